@@ -50,13 +50,21 @@ type Options struct {
 	Inputs map[string][]string
 	// Hooks report progress.
 	Hooks progress.Hooks
+
+	// brief means that no more than the lock is wanted.
+	brief bool
 }
 
 func (o *Options) validate() error {
 	if err := o.Appliance.Validate(); err != nil {
 		return fmt.Errorf("%w: %w", spec.ErrAppliance, err)
 	}
-	if o.Appliance.Spec.Node.AutoAttach && o.Appliance.Metadata.Release == 0 {
+	return checkNumber(o.Appliance)
+}
+
+// checkNumber checks that the release has a number if the nodes attach releases by themselves.
+func checkNumber(a spec.Appliance) error {
+	if a.Spec.Node.AutoAttach && a.Metadata.Release == 0 {
 		return fmt.Errorf("spec.node.autoAttach: %w", pinset.ErrNoNumber)
 	}
 	return nil
@@ -166,7 +174,8 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 			return pinset.Lock{}, nil, err
 		}
 	}
-	p, err := makePlan(ctx, o, pinset.Program{})
+	o.brief = true
+	p, err := makePlan(ctx, o, pinset.Program{}, storage.PackOptions{})
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}

@@ -155,7 +155,7 @@ func newLayers(c base.Common, images []storage.Resolved) []storage.Resolved {
 // DeltaPlan is what a delta would contain.
 type DeltaPlan struct {
 	Missing
-	// ThinEstimate is about the size of a thin delta, in bytes.
+	// ThinEstimate is about the size of a thin delta, in bytes: see estimateThin.
 	ThinEstimate int64 `json:"thinEstimate"`
 }
 
@@ -163,15 +163,19 @@ type DeltaPlan struct {
 // images of Debian 12 that were built again with the updates of its first years (`make bench`).
 const rebuiltShare = 0.06
 
-// estimateThin guesses the size of a thin delta. A layer in whose place the same repository has none in a base, the
-// first, is taken for new.
+// estimateThin guesses the size of a thin delta. A layer that the first base has on another one costs nothing; one in
+// whose place an image of the same repository has another, in that base, is taken for rebuilt, and all others for new.
+// Only reading the layers tells more: one that was rebuilt takes between nothing and its blob.
 func estimateThin(c base.Common, before base.Base, lock pinset.Lock) (bytes int64) {
 	depth := map[string]int{} // layers of the images of a repository
+	seen := map[digest.Digest]bool{}
 	for _, img := range before.Locked.Images {
 		name, _, _ := strings.Cut(img.Pin, "@")
 		depth[name] = max(depth[name], len(img.Layers))
+		for _, l := range img.Layers {
+			seen[l.DiffID] = true
+		}
 	}
-	seen := map[digest.Digest]bool{}
 	for _, img := range lock.Images {
 		name, _, _ := strings.Cut(img.Pin, "@")
 		fresh := c.Missing(img)

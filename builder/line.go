@@ -56,7 +56,7 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 			return made, err
 		}
 	}
-	p, err := makePlan(ctx, o, made.node)
+	p, err := makePlan(ctx, o, made.node, r.early(o, storage.PackOptions{Cache: packs, Tmp: stage.Dir}))
 	if err != nil {
 		return made, err
 	}
@@ -96,6 +96,14 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 		made.warnings = append(made.warnings, limitation)
 	}
 	return made, stage.Publish()
+}
+
+// early says how to pack layers while images are resolved: not if some may not be needed, or if none is packed.
+func (r recipe) early(o Options, packing storage.PackOptions) storage.PackOptions {
+	if r.bases != nil || !o.format().Describe().UsesCache {
+		return storage.PackOptions{}
+	}
+	return packing
 }
 
 // complete writes what is made of the store and the texts: the provenance statement, the ISO, the sums and the

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // plan is everything that is known before the first layer is read.
@@ -30,7 +31,8 @@ type plan struct {
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
-	warnings []string // of material and client
+	packing  *squashfs.Compressor // of early fetches; nil without
+	warnings []string             // of material and client
 }
 
 // Close closes the client and the files on this machine that it reads.
@@ -39,12 +41,19 @@ func (p *plan) Close() error {
 	if p.client != nil {
 		err = errors.Join(err, p.client.Close())
 	}
+	if p.packing != nil {
+		p.packing.Close()
+	}
 	return err
 }
 
 // makePlan reads the sources, renders the configuration and resolves the images. It reports problems of
 // the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
-func makePlan(ctx context.Context, o Options, program pinset.Program) (p plan, err error) {
+//
+// If early has a folder, layers of images are fetched while others are resolved.
+func makePlan(
+	ctx context.Context, o Options, program pinset.Program, early storage.PackOptions,
+) (p plan, err error) {
 	p.release, p.spec, p.program = o.Appliance.Metadata.ID(), o.Appliance.Spec, program
 	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
 		return p, err
@@ -68,6 +77,12 @@ func makePlan(ctx context.Context, o Options, program pinset.Program) (p plan, e
 	o.Access.Insecure = slices.Concat(o.Access.Insecure, p.spec.InsecureRegistries)
 	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
 		return p, err
+	}
+	if err := p.fetchEarly(ctx, o, early); err != nil {
+		return p, err
+	}
+	if o.brief {
+		p.client.Brief()
 	}
 	p.warnings = slices.Concat(p.material.Warnings, mirrorWarnings, p.client.Warnings())
 	if p.release.Number == 0 && (!o.Signer.IsZero() || p.config.HasKeys()) {
@@ -94,6 +109,20 @@ func makePlan(ctx context.Context, o Options, program pinset.Program) (p plan, e
 		return p, fmt.Errorf("%w:\n%s", ErrDrift, drift)
 	}
 	return p, nil
+}
+
+func (p *plan) fetchEarly(ctx context.Context, o Options, early storage.PackOptions) (err error) {
+	if early.Tmp == "" {
+		return nil
+	}
+	packing := o.packing()
+	packing.Tmp = early.Tmp
+	if p.packing, err = squashfs.NewCompressor(packing); err != nil {
+		return err
+	}
+	early.Compressor = p.packing
+	p.client.FetchEarly(ctx, early)
+	return nil
 }
 
 // sourceOptions returns the options for reading sources. Compressed archives are unpacked beside the

@@ -43,7 +43,7 @@ func TestRebuiltDeltaIsTheSame(t *testing.T) {
 	}
 	rebuilt, err := compose.Rebuild{
 		Documents: documents, Lock: lock, Delta: d, TempDir: t.TempDir(), Workers: 1,
-		Open: func(ctx context.Context, diffID digest.Digest) (io.ReadCloser, error) {
+		Open: func(ctx context.Context, diffID digest.Digest, _ *squashfs.BlockCache) (io.ReadCloser, error) {
 			// A reader of its own, since it is used in another goroutine.
 			files, err := squashfs.OpenImage(bytes.NewReader(want), int64(len(want)))
 			r, w := io.Pipe()

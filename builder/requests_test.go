@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -114,4 +116,41 @@ func TestRequestsForSignedImages(t *testing.T) {
 			t.Errorf("got another request for %s, want one", r.Path)
 		}
 	}
+}
+
+// Layers of an image are fetched while others are not resolved yet: the link to a registry would idle. A bug was
+// that the first layer was asked for after the last manifest.
+func TestLayersAreFetchedBeforeAllManifests(t *testing.T) {
+	var access fixtures.Access
+	registry, err := sample.Serve(access.Wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { registry.Close() })
+	var pins []string
+	for i := range 2 {
+		pin, err := registry.PushStack(t.Context(), fmt.Sprint("site/app-", i), 1000+i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pins = append(pins, pin)
+	}
+	var blobs atomic.Int32
+	layer := make(chan struct{})
+	access.Fault(func(_ http.ResponseWriter, r *http.Request) bool {
+		switch {
+		case strings.Contains(r.URL.Path, "/site/app-0/blobs/"):
+			if blobs.Add(1) == 2 { // the first one is the configuration
+				close(layer)
+			}
+		case strings.Contains(r.URL.Path, "/site/app-1/manifests/"):
+			select {
+			case <-layer:
+			case <-time.After(20 * time.Second):
+				t.Error("got no request for a layer before the last manifest was answered, want one")
+			}
+		}
+		return false
+	})
+	appliance.Build(t, options(t, sample.Set("worker", pins...)))
 }

@@ -111,7 +111,7 @@ func (o Options) needs(
 	out, err := o.outNeeds(n.Store)
 	out.bytes += n.Temporary
 	needs := []need{out}
-	if n.Cache > 0 {
+	if n.Cache > 0 && !o.sharesCache() {
 		needs = append(needs, need{dir: o.Cache.Dir, what: "the cache", bytes: n.Cache})
 	}
 	return needs, err
@@ -214,16 +214,6 @@ func (o Options) checkSpace(c contents, packs cache.Cache) error {
 	return err
 }
 
-// sharesBlocks reports whether files of the file system can share blocks (FICLONERANGE); the ISO then
-// shares the blocks of the store.
-func sharesBlocks(dir string) bool {
-	var s unix.Statfs_t
-	for unix.Statfs(dir, &s) != nil && dir != filepath.Dir(dir) {
-		dir = filepath.Dir(dir)
-	}
-	return int64(s.Type) == unix.BTRFS_SUPER_MAGIC || int64(s.Type) == unix.XFS_SUPER_MAGIC
-}
-
 // diskOf returns the disk of a folder, or of the nearest parent that exists.
 func diskOf(dir string) (disk, error) {
 	var s unix.Statfs_t
@@ -237,14 +227,22 @@ func diskOf(dir string) (disk, error) {
 		if err != nil {
 			return disk{}, fmt.Errorf("free space of %s: %w", dir, err)
 		}
-		return disk{id: st.Dev, free: int64(s.Bavail) * int64(s.Bsize)}, nil
+		return disk{id: uint64(st.Dev), free: int64(s.Bavail) * int64(s.Bsize)}, nil
 	}
+}
+
+// sharesCache reports whether the store shares the blocks of the packs in the cache.
+func (o Options) sharesCache() bool {
+	out, err := diskOf(filepath.Dir(filepath.Clean(o.Out)))
+	packs, cacheErr := diskOf(o.Cache.Dir)
+	return err == nil && cacheErr == nil && out.id == packs.id && sharesBlocks(o.Cache.Dir) &&
+		o.format().Describe().Name == format.Squashfs
 }
 
 // checkStore checks the free space again when the exact size of the store is known.
 func (o Options) checkStore(store int64) error {
-	if o.Cache.Dir == "" {
-		return nil // temporary packs on the same disk will be removed
+	if o.Cache.Dir == "" || o.sharesCache() {
+		return nil // temporary packs on the same disk will be removed, and shared blocks are there already
 	}
 	n, err := o.outNeeds(store)
 	n.exact = true

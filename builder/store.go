@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +21,7 @@ import (
 // packing says how layers are packed.
 func (o Options) packing() squashfs.Options {
 	s := o.Appliance.Spec.Store
-	opts := squashfs.Options{BlockSize: s.BlockSize, Compression: s.Compression}
+	opts := squashfs.Options{BlockSize: s.BlockSize, Compression: s.Compression, Level: s.CompressionLevel}
 	_ = opts.Validate() // fills in the defaults; the appliance is valid
 	return opts
 }
@@ -68,11 +67,7 @@ func (w storeWriter) writeOnce(ctx context.Context) (lock pinset.Lock, made arti
 		return lock, made, err
 	}
 	lock = w.plan.lock(w.plan.Images)
-	files, err := w.files(lock)
-	if err != nil {
-		return lock, made, err
-	}
-	files = append(w.artifactFiles(ctx), files...)
+	files := append(w.artifactFiles(ctx), w.files(lock)...)
 	for _, f := range files {
 		err := store.Add(f)
 		if errors.Is(err, compose.ErrChanged) {
@@ -87,10 +82,8 @@ func (w storeWriter) writeOnce(ctx context.Context) (lock pinset.Lock, made arti
 }
 
 // files are pinbox's own files in the store.
-func (w storeWriter) files(lock pinset.Lock) ([]format.File, error) {
-	var b bytes.Buffer
-	err := lock.Encode(&b)
-	files := []format.File{{Name: layout.OwnLock, Perm: 0o644, Content: b.Bytes()}}
+func (w storeWriter) files(lock pinset.Lock) []format.File {
+	files := []format.File{{Name: layout.OwnLock, Perm: 0o644, Write: lock.Encode}}
 	for _, s := range w.plan.Sets {
 		name := path.Join(layout.OwnSets, pinset.FileName(s.Name))
 		files = append(files, format.File{Name: name, Perm: 0o644, Content: s.Render()})
@@ -104,14 +97,14 @@ func (w storeWriter) files(lock pinset.Lock) ([]format.File, error) {
 	if w.program != nil {
 		files = append(files, format.File{Name: layout.OwnProgram, Perm: 0o755, Program: w.program})
 	}
-	return files, err
+	return files
 }
 
 func (w storeWriter) storeOptions() format.Options {
 	about := w.format().Describe()
 	o := format.Options{
 		Dir: w.dir, Name: about.File, ModTime: w.modTime(w.plan.Images), Packing: w.packing(),
-		Cache: w.packs, CheckSize: w.checkStore, Hooks: w.Hooks,
+		Cache: w.packs, CheckSize: w.checkStore, Hooks: w.Hooks, Program: w.program,
 	}
 	if w.common != nil {
 		o.Name = about.Delta

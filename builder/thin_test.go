@@ -22,6 +22,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/thin"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -79,6 +80,7 @@ type site struct {
 	pins [][]string // of the releases
 	// program is the pinbox-node of what is made next; "" for the usual one.
 	program string
+	level   squashfs.Level // of the stores that are made next
 }
 
 func newSite(t *testing.T, releases int) site {
@@ -89,6 +91,7 @@ func newSite(t *testing.T, releases int) site {
 func (s site) options(name string, release int) builder.Options {
 	s.t.Helper()
 	o := options(s.t, sample.Set("worker", s.pins[release]...))
+	o.Appliance.Spec.Store.CompressionLevel = s.level
 	o.Out, o.NodeBinary = filepath.Join(s.dir, name), cmp.Or(s.program, o.NodeBinary)
 	return o
 }
@@ -178,6 +181,65 @@ func TestThinDeltaGivesTheDelta(t *testing.T) {
 	v := s.verified(thin.Out, old)
 	if v.Delta.Thin.Rebuilt != 3 || v.Delta.Mounted != (os.Geteuid() == 0) {
 		t.Errorf("got %+v, %+v, want 3 layers, and all mounted for root", v.Delta, v.Delta.Thin)
+	}
+}
+
+// The estimate of a plan is within a factor of 10 of the thin delta if the base was rebuilt with a small change, and of
+// 1.5 for images of which the base has nothing.
+func TestThinEstimate(t *testing.T) {
+	s := newSite(t, 2)
+	old := s.full("old", 0)
+	registry, pins := fixtures.Samples(t)
+	defer registry.Close()
+	for name, c := range map[string]struct {
+		images []string
+		factor float64
+	}{"rebuilt": {s.pins[1], 10}, "new": {[]string{pins.Docker, pins.Mixed}, 1.5}} {
+		t.Run(name, func(t *testing.T) {
+			s := s
+			s.pins = [][]string{c.images}
+			o := s.options("estimated-"+name, 0)
+			o.Thin, o.From = true, []string{old}
+			_, plan, _, err := builder.PlanDelta(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := builder.Delta(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			off := float64(plan.ThinEstimate) / float64(r.StoreSize)
+			if off > c.factor || off < 1/c.factor {
+				t.Errorf("got an estimate of %d bytes, want about %d", plan.ThinEstimate, r.StoreSize)
+			}
+		})
+	}
+}
+
+// The delta has the level of its appliance, whatever that of its base, and so has the store that a node makes of the
+// thin delta.
+func TestThinDeltaFollowsTheLevel(t *testing.T) {
+	s := newSite(t, 2)
+	s.level = squashfs.Default
+	old := s.full("old", 0)
+	for _, s.level = range []squashfs.Level{squashfs.Fast, squashfs.Best} {
+		name := string(s.level)
+		delta, thin := s.delta(name, false, 1, old), s.delta(name+"-thin", true, 1, old)
+		s.same(delta, thin, old)
+		for _, file := range []string{filepath.Join(delta.Out, delta.Store), filepath.Join(thin.Out, thin.Store)} {
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			r, err := squashfs.OpenImage(f, delta.StoreSize+thin.StoreSize)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := r.Options().Level; got != s.level {
+				t.Errorf("%s: got the level %s, want %s", file, got, s.level)
+			}
+		}
 	}
 }
 

@@ -109,17 +109,18 @@ func TestNoArrowRunsUp(t *testing.T) {
 // none of its own line.
 var rooms = map[string][]string{
 	"cmd": {
-		"cmd/pinbox cmd/pinbox-node",
+		"cmd/pinbox cmd/pinbox-node cmd/release",
 		"cmd/cli",
 	},
 	"builder": {
 		"builder",
-		"builder/firstboot builder/lint builder/resolve builder/sbom builder/verify",
+		"builder/firstboot builder/lint builder/resolve builder/sbom builder/usage builder/verify",
 		"builder/openshift",
 		"builder/base builder/spec",
 		"builder/format builder/source",
 		"builder/artifact builder/mirror",
 		"builder/demo builder/iso builder/progress builder/provenance",
+		"builder/ocilayout",
 	},
 	"ignition": {
 		"ignition",
@@ -127,7 +128,10 @@ var rooms = map[string][]string{
 	"runtime": {
 		"runtime/node runtime/setup",
 		"runtime/systemd runtime/volumes",
+		"runtime/controller",
 		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
+		"runtime/rollout",
+		"runtime/fleet",
 		"runtime",
 		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
 	},
@@ -194,7 +198,7 @@ var doors = map[string][]string{
 	"google.golang.org/grpc": {
 		"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod",
 	},
-	"k8s.io/client-go":                       {"runtime/cluster"},
+	"k8s.io/client-go":                       {"runtime/cluster", "runtime/controller"},
 	"sigs.k8s.io/controller-runtime":         {"runtime/cluster"},
 	"github.com/spf13":                       {"cmd/cli", "cmd/pinbox", "cmd/pinbox-node"},
 	"github.com/google/go-containerregistry": {"fixtures/sample", "fixtures/bench"},

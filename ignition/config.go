@@ -2,6 +2,7 @@ package ignition
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,13 +38,16 @@ type Snippet struct {
 }
 
 // Validate returns an error if a node could not use the configuration. It does not check the sets.
-func (c Config) Validate() error {
-	for i, key := range c.SSHKeys {
+func (c Config) Validate() error { return cmp.Or(CheckSSHKeys(c.SSHKeys), c.Node.Validate()) }
+
+// CheckSSHKeys returns an error if one of the keys is not as in authorized_keys.
+func CheckSSHKeys(keys []string) error {
+	for i, key := range keys {
 		if _, _, _, _, err := ssh.ParseAuthorizedKey([]byte(key)); err != nil {
 			return fmt.Errorf("SSH key %d, %q, is not a line of authorized_keys", i+1, key)
 		}
 	}
-	return c.Node.Validate()
+	return nil
 }
 
 // HasKeys reports whether a snippet names the folder of keys.

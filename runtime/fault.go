@@ -22,6 +22,8 @@ const (
 	Other    Class = "other"
 )
 
+var classes = []Class{Auth, NotFound, Policy, Space, Network, Other}
+
 // Transient reports that the same attempt may succeed a little later.
 func (c Class) Transient() bool { return c == Network || c == Other }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,12 +13,15 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 var degraded = runtime.Status{
 	Time:       time.Unix(1_700_000_000, 0),
 	Conditions: []runtime.Condition{{Type: runtime.DegradedCondition, Status: "True"}},
-	Sets:       []runtime.SetStatus{{Name: "a"}, {Name: "b"}},
+	Sets: []runtime.SetStatus{
+		{Name: "a", Images: 2, Pinned: 2}, {Name: "b", Images: 2, Pinned: 1}, {Name: "c"}, {Name: "c", LastFailedGeneration: "1"},
+	},
 	Images: []runtime.ImageStatus{
 		{State: runtime.Pinned}, {State: runtime.Pinned}, {State: runtime.Present},
 		{State: runtime.Missing, Bytes: 1000, ErrorClass: runtime.NotFound, Error: "404"},
@@ -25,10 +29,17 @@ var degraded = runtime.Status{
 	},
 	Unpinned: []string{"x", "y"},
 	Stores: []runtime.StoreStatus{
-		{State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Verified}},
-		{State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Unverified}},
-		{State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Corrupted}},
-		{State: runtime.StoreUnavailable}, {State: runtime.StoreRefused},
+		{
+			Slot: "1", Digest: "sha256:12", ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, State: runtime.StoreMounted,
+			Verity: &runtime.VerityStatus{State: runtime.Verified},
+		},
+		{Slot: "2", State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Unverified}},
+		{Slot: "3", State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Corrupted}},
+		{State: runtime.StoreUnavailable, Slot: "4"}, {State: runtime.StoreRefused, Slot: "5"},
+	},
+	Space: []runtime.SpaceStatus{{Path: `/a\"b`, Bytes: 100, Free: 7}},
+	Totals: runtime.Totals{
+		PulledBytes: 12345, PullFailures: map[runtime.Class]int64{runtime.Auth: 3}, LastSuccess: time.Unix(1_600_000_000, 0),
 	},
 	OwnStore: &runtime.VerityStatus{State: runtime.Corrupted},
 }
@@ -48,10 +59,14 @@ func samples(t *testing.T, s runtime.Status) map[string]float64 {
 		}
 		for _, m := range family.Metric {
 			key := name
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			for _, l := range m.Label {
 				key += " " + l.GetValue()
 			}
-			all[key] = m.GetGauge().GetValue()
+			if _, twice := all[key]; twice {
+				t.Errorf("%s: got it twice", key)
+			}
+			all[key] = value
 		}
 	}
 	return all
@@ -62,12 +77,16 @@ func TestMetricsGolden(t *testing.T) {
 	fixtures.Golden(t, "metrics.prom", degraded.Metrics())
 	got := samples(t, degraded)
 	for name, want := range map[string]float64{
-		"pinbox_healthy": 0, "pinbox_degraded": 1, "pinbox_progressing": 0, "pinbox_sets": 2,
+		"pinbox_healthy": 0, "pinbox_degraded": 1, "pinbox_progressing": 0, "pinbox_sets": 4,
 		"pinbox_status_timestamp_seconds": 1_700_000_000, "pinbox_images pinned": 2, "pinbox_images present": 1,
 		"pinbox_images missing": 2, "pinbox_images pulling": 0, "pinbox_failed_images not found": 1,
 		"pinbox_failed_images auth": 0, "pinbox_pull_remaining_bytes": 1020, "pinbox_unpinned_images": 2,
 		"pinbox_stores mounted": 2, "pinbox_stores corrupted": 2, "pinbox_stores unavailable": 1,
-		"pinbox_stores refused": 1, "pinbox_unverified_stores": 1,
+		"pinbox_stores refused": 1, "pinbox_unverified_stores": 1, "pinbox_set_ready a": 1, "pinbox_set_ready b": 0,
+		"pinbox_set_ready c": 0, "pinbox_pull_bytes_total": 12345, "pinbox_pull_failures_total auth": 3,
+		"pinbox_pull_failures_total network": 0, "pinbox_last_success_timestamp_seconds": 1_600_000_000,
+		`pinbox_space_free_bytes /a\"b`: 7, `pinbox_space_size_bytes /a\"b`: 100,
+		"pinbox_store_info 1 sha256:12 edge 7 mounted": 1,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s: got %v, %v, want %v", name, value, ok, want)
@@ -75,10 +94,15 @@ func TestMetricsGolden(t *testing.T) {
 	}
 }
 
-// An empty status has the same metrics, all 0; and while images are pulled, the bytes are those of the pulls.
+// An empty status has the same metrics, all 0, but for those of sets, stores and disks; and while images are pulled,
+// the bytes are those of the pulls.
 func TestMetricsOfOtherStatuses(t *testing.T) {
 	empty := samples(t, runtime.Status{Time: time.Unix(0, 0)})
-	got, want := slices.Sorted(maps.Keys(empty)), slices.Sorted(maps.Keys(samples(t, degraded)))
+	more := func(name string) bool {
+		return strings.HasPrefix(name, "pinbox_set_") || strings.HasPrefix(name, "pinbox_space_") ||
+			strings.HasPrefix(name, "pinbox_store_")
+	}
+	got, want := slices.Sorted(maps.Keys(empty)), slices.DeleteFunc(slices.Sorted(maps.Keys(samples(t, degraded))), more)
 	if !slices.Equal(got, want) {
 		t.Errorf("got the metrics %v, want %v", got, want)
 	}

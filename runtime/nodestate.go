@@ -34,6 +34,10 @@ type nodeState struct {
 	present map[string]bool
 	// unpinned are images in the stores that sets had earlier, and no longer have.
 	unpinned []string
+	// graphRoot of the store that images are pulled to, "" if it is unknown, and the space there and where blobs are
+	// staged.
+	graphRoot string
+	space     []SpaceStatus
 	// pause is the name of the image that is always pinned, with any drop-in.
 	pause string
 }
@@ -63,7 +67,27 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	if n.pause, err = r.Runtime.PauseImage(ctx); err != nil {
 		return n, err
 	}
-	return n, n.list(ctx, r.Images, r.previous.Unpinned)
+	if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
+		return n, err
+	}
+	n.graphRoot, _ = r.Runtime.GraphRoot(ctx) // who pulls reports the error
+	return n, nil
+}
+
+// measure measures the file systems that pulls fill. What cannot be measured is left out.
+func measure(d Disk, graphRoot string) (all []SpaceStatus) {
+	if graphRoot == "" {
+		return nil
+	}
+	store, staging, err := d.Space(graphRoot)
+	if err != nil {
+		return nil
+	}
+	all = []SpaceStatus{{store.Path, store.Total, store.Free}}
+	if staging.Device != store.Device {
+		all = append(all, SpaceStatus{staging.Path, staging.Total, staging.Free})
+	}
+	return all
 }
 
 // addPins computes the pins: the images of the sets and, for the kubelet, those of read-only stores.

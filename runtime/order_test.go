@@ -80,7 +80,8 @@ func TestPassChecksSpaceThenPinsThenPulls(t *testing.T) {
 	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("got %+v, want a healthy node", s)
 	}
-	want := []string{"space", "pin", "space", "pull", "space", "pull"} // the space is checked again before each pull
+	// The space is checked again before each pull, and measured for the status.
+	want := []string{"space", "pin", "space", "pull", "space", "pull", "space"}
 	if calls := slices.Compact(slices.Clone(node.calls)); !slices.Equal(calls, want) {
 		t.Errorf("got the calls %q, want %q", calls, want)
 	}

@@ -196,6 +196,7 @@ func (q *queue) finishAttempt(ctx context.Context, res result) {
 		q.rep.done++
 		q.rep.progress.Images++
 		q.meter.finished += q.expected(res.job)
+		q.rep.totals.PulledBytes += q.expected(res.job)
 		for blob := range res.absent {
 			q.pulled[blob] = true
 		}
@@ -206,6 +207,7 @@ func (q *queue) finishAttempt(ctx context.Context, res result) {
 	}
 	f, wait := fault(res.err), time.Duration(0)
 	q.rep.faults[res.Image] = f
+	q.rep.totals.failed(f.Class)
 	switch {
 	case f.Class == Space:
 		q.stop(spaceError("Pulling the images on %s stopped, since there is no space left in %s: %s", q.Node, q.root, f.Text))

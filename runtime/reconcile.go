@@ -64,7 +64,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.previous, err
 	}
 	rep := newReport(o, configErr)
-	rep.before = r.previous
+	rep.before, rep.totals = r.previous, r.previous.Totals
 	r.stores(ctx, &rep)
 	if rep.nodeState, err = r.observe(ctx, o); err != nil {
 		return r.end(ctx, rep, err)
@@ -159,7 +159,8 @@ func (r *Reconciler) Status(ctx context.Context, busy bool) (Status, error) {
 		return Status{}, ctx.Err()
 	}
 	rep := newReport(o, configErr, err)
-	rep.nodeState, rep.reloadDue = n, r.previous.ReloadDue
+	n.space = measure(r.Disk, n.graphRoot)
+	rep.nodeState, rep.reloadDue, rep.totals = n, r.previous.ReloadDue, r.previous.Totals
 	r.stores(ctx, &rep)
 	rep = rep.continueFrom(r.previous, busy)
 	if err == nil && !rep.pending {

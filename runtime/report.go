@@ -41,10 +41,13 @@ type report struct {
 	before Status
 	// done is the number of images that this pass has pulled.
 	done int
+	// totals of this pass and the earlier ones.
+	totals Totals
 }
 
 // publish makes a status of the report, and publishes it.
 func (r *Reconciler) publish(rep report) error {
+	rep.space = measure(r.Disk, rep.graphRoot)
 	r.previous = rep.status(r.previous, time.Now())
 	if err := r.Publish(r.previous); err != nil {
 		return fmt.Errorf("publish the status: %w", err)
@@ -66,6 +69,7 @@ func (r report) status(previous Status, now time.Time) Status {
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
 		OwnStore: r.own, Program: r.program, Cluster: r.cluster, StoreImages: r.storeImages(),
+		Space: r.nodeState.space, Totals: r.totals,
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned
@@ -79,6 +83,9 @@ func (r report) status(previous Status, now time.Time) Status {
 	}
 	s.Errors = unique(s.Errors)
 	s.Conditions = r.conditions(previous, s, now.UTC())
+	if s.Healthy() {
+		s.Totals.LastSuccess = s.Time
+	}
 	return s
 }
 

@@ -3,6 +3,7 @@ package runtime
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -56,6 +57,9 @@ type Status struct {
 	ReloadDue bool `json:"reloadDue,omitempty"`
 	// Progress of the running pulls.
 	Progress *Progress `json:"progress,omitempty"`
+	// Space of the file system that images are pulled to, and of that where blobs are staged, if it is another one.
+	Space  []SpaceStatus `json:"space,omitempty"`
+	Totals Totals        `json:"totals,omitzero"`
 	// Errors that do not belong to a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
@@ -118,6 +122,9 @@ type SetStatus struct {
 	LastFailedGenerationError string `json:"lastFailedGenerationError,omitempty"`
 }
 
+// Ready reports that every image of the set is on the node and pinned.
+func (s SetStatus) Ready() bool { return s.Pinned == s.Images && s.LastFailedGeneration == "" }
+
 // ImageStatus is the state of an image, the sets that ask for it, and what is wrong with it.
 type ImageStatus struct {
 	Name  string   `json:"name"`
@@ -137,6 +144,33 @@ type Progress struct {
 	OfBytes  int64 `json:"ofBytes"`
 	// ETA is when it will be done at the speed so far; zero while that is unknown.
 	ETA time.Time `json:"eta,omitzero"`
+}
+
+// SpaceStatus is the space of a file system in bytes; what is reserved for root is not free.
+type SpaceStatus struct {
+	Path  string `json:"path"`
+	Bytes int64  `json:"bytes"`
+	Free  int64  `json:"free"`
+}
+
+// Totals are sums over the passes since the node has booted.
+type Totals struct {
+	// PulledBytes were fetched: the blobs of the images whose sizes a lock or a registry had.
+	PulledBytes int64 `json:"pulledBytes,omitempty"`
+	// PullFailures are attempts to pull an image that have failed, by the class of the error.
+	PullFailures map[Class]int64 `json:"pullFailures,omitempty"`
+	// LastSuccess is when a pass last found every image on the node and pinned, and nothing else wrong.
+	LastSuccess time.Time `json:"lastSuccess,omitzero"`
+}
+
+// failed counts an attempt. Earlier copies of the totals stay as they were.
+func (t *Totals) failed(class Class) {
+	failures := maps.Clone(t.PullFailures)
+	if failures == nil {
+		failures = map[Class]int64{}
+	}
+	failures[class]++
+	t.PullFailures = failures
 }
 
 // Condition types, reasons and messages of the Machine Config Operator:

@@ -58,7 +58,27 @@ func (s Status) check() error {
 	if p := s.Progress; p != nil && min(int64(p.Images), int64(p.OfImages), p.Bytes, p.OfBytes) < 0 {
 		return fmt.Errorf("progress: %+v: negative", *p)
 	}
-	return checkTexts("unpinned", s.Unpinned...)
+	for i, space := range s.Space {
+		if err := checkTexts("path", space.Path); err != nil {
+			return fmt.Errorf("space[%d]: %w", i, err)
+		}
+		if min(space.Bytes, space.Free) < 0 {
+			return fmt.Errorf("space[%d]: %+v: negative", i, space)
+		}
+	}
+	return cmp.Or(s.Totals.check(), checkTexts("unpinned", s.Unpinned...))
+}
+
+func (t Totals) check() error {
+	for class, n := range t.PullFailures {
+		if !slices.Contains(classes, class) || n < 0 {
+			return fmt.Errorf("totals: pullFailures: %q: %d", class, n)
+		}
+	}
+	if t.PulledBytes < 0 {
+		return fmt.Errorf("totals: pulledBytes %d: negative", t.PulledBytes)
+	}
+	return nil
 }
 
 func (s SetStatus) check() error {
@@ -75,7 +95,7 @@ func (i ImageStatus) check() error {
 	switch {
 	case !slices.Contains([]State{Unknown, Missing, Pulling, Present, Pinned}, i.State):
 		return fmt.Errorf("state %q: unknown", i.State)
-	case !slices.Contains([]Class{"", Auth, NotFound, Policy, Space, Network, Other}, i.ErrorClass):
+	case i.ErrorClass != "" && !slices.Contains(classes, i.ErrorClass):
 		return fmt.Errorf("errorClass %q: unknown", i.ErrorClass)
 	case i.Bytes < 0:
 		return fmt.Errorf("bytes %d: negative", i.Bytes)

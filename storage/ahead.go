@@ -9,59 +9,26 @@ import (
 	"sync/atomic"
 
 	imgtypes "go.podman.io/image/v5/types"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/tail"
 )
 
 const (
-	// parallelFetches is the limit of connections for blobs. oc-mirror uses up to 80, skopeo and podman 6
-	// for one image at a time.
-	parallelFetches = 32
-	// minAhead is the smallest part of a blob that is fetched by a connection of its own, in bytes: at
-	// 50 Mbit/s it takes 0.7 s, some times as long as to open the connection.
-	minAhead = 4 << 20
+	// largePart and smallPart limit the size of a part of a blob that has a connection of its own, in bytes. At
+	// 50 Mbit/s they take 0.7 and 0.2 s.
+	largePart, smallPart = 4 << 20, 1 << 20
+	// maxParts is how many parts of a blob are fetched before they are read. It limits the space that they take, and
+	// what is fetched twice if the build is interrupted.
+	maxParts = 8
 )
-
-// lanes counts connections for blobs. When no other blob waits for one, large blobs use those that are left:
-// then the rate of one connection is the limit. nil gives none away.
-type lanes struct {
-	mu sync.Mutex
-	// waiting blobs have no connection yet, busy connections are in use.
-	waiting, busy int
-}
-
-func (l *lanes) start() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting, l.busy = l.waiting-1, l.busy+1
-}
-
-// extra reports whether one more connection may be used.
-func (l *lanes) extra() bool {
-	if l == nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.waiting > 0 || l.busy >= parallelFetches {
-		return false
-	}
-	l.busy++
-	return true
-}
-
-func (l *lanes) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.busy--
-}
 
 // rangeSupport says whether a registry has ranges. It is asked once: with a registry that has none, the
 // library reads all that is before the range.
 type rangeSupport struct {
-	once sync.Once
-	has  atomic.Bool
+	once       sync.Once
+	asked, has atomic.Bool
 }
 
 // ask takes no longer than a registry may take to answer. An error means that it has no ranges.
@@ -70,6 +37,7 @@ func (s *rangeSupport) ask(ctx context.Context, src *imageSource, blob imgtypes.
 		ctx, cancel := context.WithTimeout(ctx, src.wait.limit)
 		defer cancel()
 		s.has.Store(tail.Ranged(ctx, src.ImageSource, blob) == nil)
+		s.asked.Store(true)
 	})
 	return s.has.Load()
 }
@@ -87,38 +55,73 @@ type ahead struct {
 	err      error // why no more is fetched; io.EOF at the end of the part
 }
 
-// split leaves the second half of what has yet to be read to another connection, if there is one.
-func (r *resumed) split() {
-	left := r.end - r.at
-	if left < 2*minAhead || r.src.remote == nil || r.at < r.checked+minResumed || !r.lanes.extra() {
-		return
+// partSize returns the size of the next part of a blob: an eighth of what is left, so that the last ones are small.
+func partSize(left int64) int64 {
+	size := min(max(left/maxParts, smallPart), largePart)
+	if left < size+smallPart {
+		return left
 	}
-	r.checked = r.at
-	if !r.src.remote.ranges.ask(r.ctx, r.src, r.want) {
-		r.lanes.end()
-		return
-	}
-	file, err := atomicfile.Unnamed(r.tmp)
-	if err != nil { // without it, this connection reads all
-		r.lanes.end()
-		return
-	}
-	from := r.end - left/2
-	ctx, cancel := context.WithCancel(r.ctx)
-	a := &ahead{file: file, from: from, have: from, cancel: cancel, part: &resumed{
-		ctx: ctx, src: r.src, want: r.want, at: from, end: r.end, next: r.next, tmp: r.tmp, lanes: r.lanes,
-		counted: from, checked: from, onlyRange: true,
-	}}
-	a.progress = sync.NewCond(&a.mu)
-	r.end, r.next = from, a
-	go a.fetch()
+	return size
 }
 
-// fetch fetches the part.
-func (a *ahead) fetch() {
+// spread fetches the next parts of the blob by connections that nobody else waits for. The first request is not
+// delayed by asking for ranges.
+func (r *resumed) spread() error {
+	if r.connections == nil || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
+		return nil
+	}
+	for r.at >= r.checked && len(r.next) < maxParts {
+		from := r.end
+		switch last := len(r.next) - 1; {
+		case last >= 0:
+			from = r.next[last].part.end
+		case r.end == r.want.Size:
+			if r.want.Size-r.at < largePart {
+				return nil
+			}
+			from = r.at + partSize(r.want.Size-r.at)
+		}
+		if from >= r.want.Size {
+			return nil
+		}
+		if !r.connections.TryAcquire(1) {
+			r.checked = r.at + minResumed
+			return nil
+		}
+		if fetched, err := r.fetchPart(from); !fetched { // this connection reads all
+			r.connections.Release(1)
+			r.checked = r.want.Size
+			return err
+		}
+	}
+	return nil
+}
+
+// fetchPart begins to fetch the part at an offset. Without ranges it does nothing and returns false.
+func (r *resumed) fetchPart(from int64) (bool, error) {
+	if !r.src.remote.ranges.ask(r.ctx, r.src, r.want) {
+		return false, nil
+	}
+	file, err := atomicfile.Unnamed(r.tmp)
+	if err != nil {
+		return false, err
+	}
+	to := from + partSize(r.want.Size-from)
+	ctx, cancel := context.WithCancel(r.ctx)
+	a := &ahead{file: file, from: from, have: from, cancel: cancel, part: &resumed{
+		ctx: ctx, src: r.src, want: r.want, at: from, end: to, counted: from, onlyRange: true,
+	}}
+	a.progress = sync.NewCond(&a.mu)
+	r.end, r.next = min(r.end, from), append(r.next, a)
+	go a.fetch(r.connections)
+	return true, nil
+}
+
+// fetch fetches the part by a connection, which it releases.
+func (a *ahead) fetch(connections *semaphore.Weighted) {
 	err := a.fill()
 	_ = a.part.closeBody() // nothing was written to it
-	a.part.lanes.end()
+	connections.Release(1)
 	a.advance(0, err)
 }
 
@@ -158,7 +161,7 @@ func (a *ahead) readAt(p []byte, at int64) (int, error) {
 	return a.file.ReadAt(p[:min(int64(len(p)), have-at)], at-a.from)
 }
 
-// close ends the fetch, and those of the parts behind it.
+// close ends the fetch.
 func (a *ahead) close() error {
 	a.cancel()
 	a.mu.Lock()
@@ -166,27 +169,34 @@ func (a *ahead) close() error {
 		a.progress.Wait()
 	}
 	a.mu.Unlock()
-	err := a.file.Close()
-	if a.part.next != nil {
-		err = errors.Join(err, a.part.next.close())
-	}
-	return err
+	return a.file.Close()
 }
 
-// follow reads what another connection has fetched. If that failed, this one continues, without others.
+// follow reads what another connection has fetched. If that failed, this one reads the rest.
 func (r *resumed) follow(p []byte) (int, error) {
-	a := r.next
+	a := r.next[0]
 	n, err := a.readAt(p, r.at)
 	if n > 0 {
 		r.save(p[:n])
 		r.at, r.end = r.at+int64(n), r.at+int64(n)
 		return n, nil
 	}
-	r.next = a.part.next
-	if !errors.Is(err, io.EOF) {
-		r.end = a.part.end
-		r.src.remote.ranges.has.Store(false)
+	if errors.Is(err, io.EOF) && r.at == a.part.end {
+		r.next = r.next[1:]
+		return 0, a.close()
 	}
-	a.cancel()
-	return 0, a.file.Close()
+	r.src.remote.ranges.has.Store(false)
+	r.end, r.checked = r.want.Size, r.want.Size
+	return 0, r.closeParts()
+}
+
+func (r *resumed) closeParts() (err error) {
+	for _, a := range r.next {
+		a.cancel()
+	}
+	for _, a := range r.next {
+		err = errors.Join(err, a.close())
+	}
+	r.next = nil
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -105,23 +106,25 @@ func newRangedBlob(t *testing.T, stall time.Duration) (*rangedBlob, func(fetchin
 // one that asks for them.
 func TestLargeBlobUsesFreeConnections(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*rangedBlob, *lanes)
+		change func(*rangedBlob)
+		busy   int64 // connections
 		// least and most are how many requests there may be.
 		least, most int
 		stall       time.Duration
 	}{
-		"ranges":             {func(*rangedBlob, *lanes) {}, 3, parallelFetches + 1, 0},
-		"no free connection": {func(_ *rangedBlob, l *lanes) { l.waiting = 1 }, 1, 1, 0},
-		"no ranges":          {func(b *rangedBlob, _ *lanes) { b.ignored = true }, 2, 2, 0},
-		"hangs":              {func(b *rangedBlob, _ *lanes) { b.hangs = true }, 2, 2, 2 * time.Second},
-		"refused later":      {func(b *rangedBlob, _ *lanes) { b.refused = true }, 4, parallelFetches, 0},
-		"lost":               {func(b *rangedBlob, _ *lanes) { b.cut = 1 << 20 }, 4, parallelFetches + 2, 0},
+		"ranges":              {func(*rangedBlob) {}, 0, 10, 26, 0},
+		"one free connection": {func(*rangedBlob) {}, parallelFetches - 2, 10, 26, 0},
+		"no free connection":  {func(*rangedBlob) {}, parallelFetches - 1, 1, 1, 0},
+		"no ranges":           {func(b *rangedBlob) { b.ignored = true }, 0, 2, 2, 0},
+		"hangs":               {func(b *rangedBlob) { b.hangs = true }, 0, 2, 2, 2 * time.Second},
+		"refused later":       {func(b *rangedBlob) { b.refused = true }, 0, 4, parallelFetches, 0},
+		"lost":                {func(b *rangedBlob) { b.cut = 1 << 20 }, 0, 11, 27, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, open := newRangedBlob(t, test.stall)
-			free := &lanes{busy: 1}
-			test.change(b, free)
-			r := open(fetching{lanes: free})
+			test.change(b)
+			connections := semaphore.NewWeighted(parallelFetches - test.busy)
+			r := open(fetching{connections: connections})
 			got, err := io.ReadAll(r)
 			if err != nil || !bytes.Equal(got, b.content) {
 				t.Errorf("got %d bytes and %v, want the %d of the blob", len(got), err, len(b.content))
@@ -137,8 +140,8 @@ func TestLargeBlobUsesFreeConnections(t *testing.T) {
 			if different := len(slices.Compact(ranges)); !b.refused && different != len(b.asked) {
 				t.Errorf("got the ranges %q, want each once", b.asked)
 			}
-			if free.busy != 1 {
-				t.Errorf("got %d connections in use, want 1", free.busy)
+			if !connections.TryAcquire(parallelFetches - test.busy) {
+				t.Error("connections are in use after the end, want none")
 			}
 		})
 	}
@@ -158,7 +161,7 @@ func TestInterruptedRangesResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := open(fetching{part: part, lanes: &lanes{busy: 1}})
+	r := open(fetching{part: part, connections: semaphore.NewWeighted(parallelFetches)})
 	if _, err := io.ReadFull(r, make([]byte, read)); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +171,7 @@ func TestInterruptedRangesResume(t *testing.T) {
 	if size, err := part.Size(); err != nil || size != int64(read) || len(b.asked) < 3 {
 		t.Errorf("got %d bytes of the first fetch and %v, in %d requests; want %d in several", size, err, len(b.asked), read)
 	}
-	b.asked = nil
+	b, open = newRangedBlob(t, 0) // the first may yet be asked for parts that nobody reads
 	r = open(fetching{part: part})
 	got, err := io.ReadAll(r)
 	if err != nil || !bytes.Equal(got, b.content) {
@@ -176,6 +179,28 @@ func TestInterruptedRangesResume(t *testing.T) {
 	}
 	if want := []string{fmt.Sprintf("bytes=%d-%d", read, len(b.content)-1)}; !slices.Equal(b.asked, want) {
 		t.Errorf("got requests for %q, want %q", b.asked, want)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Few parts are fetched before they are read, whatever the number of free connections: they take space, and are fetched
+// again if the build is interrupted.
+func TestPartsAheadAreLimited(t *testing.T) {
+	_, open := newRangedBlob(t, 0)
+	r := open(fetching{connections: semaphore.NewWeighted(1000)})
+	if _, err := io.ReadFull(r, make([]byte, 2<<20)); err != nil {
+		t.Fatal(err)
+	}
+	blob := r.(*sourced).ReadCloser.(*counter).ReadCloser.(*verifier).src.(*resumed)
+	if got := len(blob.next); got != maxParts {
+		t.Errorf("got %d parts ahead, want %d", got, maxParts)
+	}
+	for _, a := range blob.next {
+		if size := a.part.end - a.from; size > largePart {
+			t.Errorf("got a part of %d bytes, want %d at most", size, largePart)
+		}
 	}
 	if err := r.Close(); err != nil {
 		t.Error(err)

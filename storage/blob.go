@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -38,9 +39,9 @@ func (s *imageSource) verify(ctx context.Context, rc io.ReadCloser, want imgtype
 type fetching struct {
 	// part has the bytes that were fetched earlier, and gets the others; it may be nil.
 	part *cache.Partial
-	// lanes has more connections, whose bytes are in the folder tmp until they are read; it may be nil.
-	lanes *lanes
-	tmp   string
+	// connections are more connections, whose bytes are in the folder tmp until they are read; it may be nil.
+	connections *semaphore.Weighted
+	tmp         string
 	// read is called with the bytes of each part of the blob; it may be nil.
 	read func(int)
 }
@@ -85,7 +86,7 @@ func (s *imageSource) layer(ctx context.Context, l pinset.LockedLayer, how fetch
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
 	if s.remote != nil {
 		blob := s.resume(ctx, want, how.part)
-		blob.lanes, blob.tmp = how.lanes, how.tmp
+		blob.connections, blob.tmp = how.connections, how.tmp
 		return &counter{ReadCloser: s.verify(ctx, blob, want), read: read}, nil
 	}
 	rc, _, err := s.GetBlob(ctx, want, none.NoCache)

@@ -88,6 +88,11 @@ type Client struct {
 	mu       sync.Mutex // guards resolved and local
 	resolved map[pinset.Image]Resolved
 	local    map[pinset.Image]LocalImage
+	texts    texts
+	// brief means that resolved images have no documents.
+	brief bool
+
+	early early
 
 	credentials Credentials
 	// warnings about the environment.
@@ -215,8 +220,11 @@ func (c *Client) checkPolicy(ctx context.Context, from imgtypes.UnparsedImage, i
 // Warnings lists parts of the access that are ignored because they cannot be used.
 func (c *Client) Warnings() []string { return slices.Concat(c.warnings, c.credentials.Warnings) }
 
-// Close removes the client's files.
+// Close ends early fetches and removes the client's files.
 func (c *Client) Close() error {
+	if f := c.early.take(); f != nil {
+		f.abort()
+	}
 	errs := []error{c.credentials.Close()}
 	if c.registries != "" {
 		errs = append(errs, os.RemoveAll(c.registries))

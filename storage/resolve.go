@@ -29,10 +29,6 @@ var (
 // containers/storage, and OVL_MAX_STACK in fs/overlayfs of Linux.
 const maxLayers = 500
 
-// parallelResolves is how many images are resolved at a time. Their documents are small: the time for one
-// is that of the answer.
-const parallelResolves = 32
-
 // Resolved is an image with the documents that describe it.
 type Resolved struct {
 	pinset.LockedImage
@@ -51,10 +47,14 @@ type Resolved struct {
 // verifies their digests. The result has the order of images. No layer is read. resolved is called
 // after each image, from several goroutines; it may be nil.
 func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved func(pinset.Image)) ([]Resolved, error) {
+	defer c.texts.forget()
 	return each(ctx, images, func(ctx context.Context, img pinset.Image) (Resolved, error) {
 		r, err := c.resolve(ctx, img)
 		if err != nil {
 			return r, fmt.Errorf("resolve %s: %w", img, err)
+		}
+		if !c.isLocal(img) {
+			c.early.want(r)
 		}
 		if resolved != nil {
 			resolved(img)
@@ -70,7 +70,7 @@ func each[T, R any](ctx context.Context, all []T, fetch func(context.Context, T)
 	results := make([]R, len(all))
 	errs := make([]error, len(all))
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(parallelResolves)
+	group.SetLimit(resolving)
 	for i, one := range all {
 		group.Go(func() error {
 			results[i], errs[i] = fetch(groupCtx, one)
@@ -88,6 +88,9 @@ func each[T, R any](ctx context.Context, all []T, fetch func(context.Context, T)
 	}
 	return results, errors.Join(errs...)
 }
+
+// Brief lets resolved images have no documents: enough for a lock. It is called before Resolve.
+func (c *Client) Brief() { c.brief = true }
 
 // resolve fetches each image once.
 func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
@@ -157,6 +160,10 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	}
 	if err := src.checkLayers(r.Layers); err != nil {
 		return r, src.explain(ctx, err)
+	}
+	c.texts.share(r.Layers)
+	if c.brief {
+		r.Index, r.Manifest, r.Config, r.Signatures = nil, nil, nil, nil
 	}
 	return r, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/tail"
@@ -30,13 +31,14 @@ type resumed struct {
 	have int64          // bytes in part
 	at   int64          // bytes that were read
 
-	// end is the offset in the blob to which this connection reads. What is behind it is in next.
-	end  int64
-	next *ahead
-	// lanes has connections for the second half of what is left, tmp is the folder for it.
-	lanes   *lanes
+	// connections limits the connections of all blobs; nil if this one uses none of them.
+	connections *semaphore.Weighted
+	connected   bool // one of them is that of body
+	// end is the offset in the blob to which body is read. Parts behind it are in next, and their bytes in the folder tmp.
+	end     int64
+	next    []*ahead
 	tmp     string
-	checked int64 // where the last connection was asked for
+	checked int64 // where to ask for another connection
 	// onlyRange is true if a registry that does not support ranges is an error.
 	onlyRange bool
 
@@ -74,19 +76,37 @@ func (r *resumed) Read(p []byte) (int, error) {
 		r.at += int64(n)
 		return n, err
 	}
-	r.split()
-	switch whole := r.next == nil && !r.onlyRange; {
-	case r.at == r.end && !whole:
-		if err := r.closeBody(); err != nil || r.onlyRange {
-			return 0, cmp.Or(err, io.EOF)
+	if r.at < r.end && r.end == r.want.Size { // the next bytes come first
+		if err := r.connect(); err != nil {
+			return 0, err
 		}
-		return r.follow(p)
-	case r.at == r.end && r.body == nil:
+	}
+	if err := r.spread(); err != nil {
+		return 0, err
+	}
+	whole := r.end == r.want.Size && !r.onlyRange
+	if r.at == r.end && !whole {
+		err := r.closeBody()
+		switch {
+		case err != nil || r.onlyRange:
+			return 0, cmp.Or(err, io.EOF)
+		case len(r.next) > 0:
+			return r.follow(p)
+		}
+		r.end, whole = r.want.Size, true // no connection was free
+	}
+	if r.at == r.end && r.body == nil {
 		return 0, io.EOF
-	case !whole: // else what is behind the end is an error
+	}
+	if !whole { // else what is behind the end is an error
 		p = p[:min(int64(len(p)), r.end-r.at)]
 	}
 	n, err := r.fetch(p)
+	if errors.Is(err, io.EOF) && !whole { // of the part
+		if err = nil; r.at < r.end {
+			err = io.ErrUnexpectedEOF
+		}
+	}
 	switch {
 	case err == nil || errors.Is(err, io.EOF) || r.ctx.Err() != nil:
 		return n, err
@@ -145,7 +165,10 @@ func (r *resumed) open() (err error) {
 		r.started = time.Now()
 	}
 	r.requests++
-	if r.bodyAt = r.at; r.at > 0 && (!r.noRanges || r.onlyRange) {
+	if err := r.connect(); err != nil {
+		return err
+	}
+	if r.bodyAt = r.at; (r.at > 0 || r.end < r.want.Size) && (!r.noRanges || r.onlyRange) {
 		r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
 			return tail.Open(ctx, r.src.ImageSource, r.want, r.at, r.end)
 		})
@@ -175,15 +198,24 @@ func (r *resumed) lastError(err error) error {
 
 // Close ends the fetch.
 func (r *resumed) Close() error {
-	err := r.closeBody()
-	if r.next != nil {
-		err = errors.Join(err, r.next.close())
-		r.next = nil
+	return errors.Join(r.closeBody(), r.closeParts())
+}
+
+// connect waits for a connection.
+func (r *resumed) connect() error {
+	if r.connections == nil || r.connected {
+		return nil
 	}
+	err := r.connections.Acquire(r.ctx, 1)
+	r.connected = err == nil
 	return err
 }
 
 func (r *resumed) closeBody() error {
+	if r.connected {
+		r.connections.Release(1)
+		r.connected = false
+	}
 	if r.body == nil {
 		return nil
 	}

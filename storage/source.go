@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -191,8 +193,29 @@ func (s *sources) openName(ctx context.Context, name string, pinned pinset.Image
 	}); err != nil {
 		return nil, classify(ctx, err)
 	}
+	keepConnections(src)
 	remote := &remoteSource{ImageSource: src, first: pinned.Digest, manifests: map[string]document{}}
 	return remote.acquire(s, pinned, name), nil
+}
+
+// keepConnections lets a source of the library keep its idle connections. net/http keeps two, and closes the others of
+// parallelFetches, so that most requests would wait for a new connection. The library has no option for it
+// (detectPropertiesHelper in docker/docker_client.go): should its fields change, two are kept.
+func keepConnections(src imgtypes.ImageSource) {
+	v := reflect.ValueOf(src)
+	for _, field := range []string{"c", "client"} {
+		if v = reflect.Indirect(v); v.Kind() != reflect.Struct {
+			return
+		}
+		v = v.FieldByName(field)
+	}
+	if !v.IsValid() || v.Type() != reflect.TypeFor[*http.Client]() || v.IsNil() {
+		return
+	}
+	client := (*http.Client)(v.UnsafePointer())
+	if transport, ok := client.Transport.(*http.Transport); ok {
+		transport.MaxIdleConnsPerHost = parallelFetches
+	}
 }
 
 // imageSource is an image source of containers/image that verifies what it returns by its

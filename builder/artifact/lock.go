@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -35,6 +36,19 @@ func lockIn(image *iso.Image, name string) (pinset.Lock, error) {
 		return pinset.Lock{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return DecodeLock(inside.Reader(), name)
+}
+
+// WriteLock writes a lock file.
+func WriteLock(name string, lock pinset.Lock) error {
+	f, err := atomicfile.Create(name, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if err := lock.Encode(f); err != nil {
+		return err
+	}
+	return f.Commit()
 }
 
 func readLock(name string) (pinset.Lock, error) {

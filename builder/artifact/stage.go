@@ -1,7 +1,7 @@
 package artifact
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/runtime/kubelet"
@@ -116,12 +114,8 @@ func checkOutput(out string) (string, error) {
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s: %w", target, ErrNotEmpty)
 	}
-	var attr unix.Statx_t
-	if err := unix.Statx(unix.AT_FDCWD, target, 0, 0, &attr); err != nil {
-		return "", err
-	}
-	if attr.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
-		return "", fmt.Errorf("%s: %w: it is a mount point", target, ErrNotReplaceable)
+	if mounted, err := mountPoint(target); err != nil || mounted {
+		return "", cmp.Or(err, fmt.Errorf("%s: %w: it is a mount point", target, ErrNotReplaceable))
 	}
 	if here, err := filepath.EvalSymlinks("."); err == nil {
 		if here, err = filepath.Abs(here); err == nil && here == target {
@@ -163,12 +157,10 @@ type Text struct {
 // WriteTexts writes the lock, the manifests of the sets, the allowlist of the kubelet, the root hash of the
 // store, and more files by their names.
 func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
-	var b bytes.Buffer
-	if err := lock.Encode(&b); err != nil {
+	if err := WriteLock(s.Path(LockFile), lock); err != nil {
 		return err
 	}
 	files := maps.Clone(more)
-	files[LockFile] = Text{b.Bytes(), 0o644}
 	files[AllowlistFile] = Text{kubelet.Allowlist(lock), 0o644}
 	if !store.Tree.IsZero() {
 		files[layout.RootHashFile(store.Name)] = Text{store.Tree.RootHash(), 0o644}

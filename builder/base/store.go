@@ -158,8 +158,8 @@ func (s Store) Rebuild(ctx context.Context, bases []Store, tmp string, read func
 	d.Thin = nil
 	store, err := compose.Rebuild{
 		Documents: files, Lock: lock, Delta: d, TempDir: tmp,
-		Open: func(ctx context.Context, diffID digest.Digest) (io.ReadCloser, error) {
-			l, err := recipes.Layer(ctx, diffID, stores)
+		Open: func(ctx context.Context, diffID digest.Digest, blocks *squashfs.BlockCache) (io.ReadCloser, error) {
+			l, err := recipes.Layer(ctx, diffID, stores, blocks)
 			return counted{l, read}, err
 		},
 	}.Compose(ctx)

@@ -1,12 +1,12 @@
 package format
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
@@ -34,10 +34,16 @@ type composed struct {
 	opts       Options
 	compressor *squashfs.Compressor
 	out        output
+	// program is the pack of the program, or programErr why there is none, and programKey its key, from Fill until it is
+	// added.
+	program    *os.File
+	programErr error
+	programKey cache.Key
 }
 
 func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ *composed, err error) {
 	c := &composed{opts: o}
+	o.Packing.Tmp = o.Dir
 	defer func() {
 		if err != nil {
 			_ = c.Abort() // it is always nil
@@ -60,7 +66,22 @@ func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ 
 
 func (c *composed) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
 	packing := storage.PackOptions{Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir}
+	var program sync.WaitGroup
+	program.Go(c.packProgram)
+	defer program.Wait()
 	return client.Fill(ctx, c.Store, images, packing, c.opts.Hooks.Add)
+}
+
+// packProgram packs the program while layers are fetched: a link to a registry leaves cores idle. Add reports the
+// error.
+func (c *composed) packProgram() {
+	if c.opts.Program == nil {
+		return
+	}
+	if f, err := packable(File{Program: c.opts.Program}); err == nil {
+		c.programKey = c.keyOf(f)
+		c.program, c.programErr = c.packed(c.programKey, f)
+	}
 }
 
 func (c *composed) Add(f File) error {
@@ -70,38 +91,45 @@ func (c *composed) Add(f File) error {
 	case f.Open != nil:
 		return c.addPacked(f, c.Store)
 	}
-	return c.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
+	return f.addTo(c.Store)
 }
 
 func (c *composed) addProgram(f File, stores ...*compose.Store) error {
-	fi, err := f.Program.Stat()
+	f, err := packable(f)
 	if err != nil {
 		return err
 	}
-	content := func() io.Reader { return io.NewSectionReader(f.Program, 0, fi.Size()) }
-	if f.Digest, err = digest.FromReader(content()); err != nil {
-		return err
-	}
-	f.Open = func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }
 	if err := c.addPacked(f, stores...); err != nil {
 		return fmt.Errorf("%s %w", f.Program.Name(), err)
 	}
 	return nil
 }
 
+// packable sets how to read the program of a file, and its digest.
+func packable(f File) (File, error) {
+	fi, err := f.Program.Stat()
+	if err != nil {
+		return f, err
+	}
+	content := func() io.Reader { return io.NewSectionReader(f.Program, 0, fi.Size()) }
+	f.Open = func() (io.ReadCloser, error) { return io.NopCloser(content()), nil }
+	f.Digest, err = digest.FromReader(content())
+	return f, err
+}
+
+func (c *composed) keyOf(f File) cache.Key {
+	return cache.Key{Digest: f.Digest, Encoding: c.compressor.Encoding() + BlobEncoding}
+}
+
 // addPacked adds a file that is the same in every build to stores. The cache keeps it packed, like a layer.
 func (c *composed) addPacked(f File, stores ...*compose.Store) error {
-	key := cache.Key{Digest: f.Digest, Encoding: c.compressor.Encoding() + BlobEncoding}
-	pack, ok := c.opts.Cache.Get(key)
-	if !ok {
-		var err error
-		pack, err = c.pack(key, f)
-		if errors.Is(err, storage.ErrResumed) {
-			pack, err = c.pack(key, f)
-		}
-		if err != nil {
-			return err
-		}
+	key := c.keyOf(f)
+	pack, err := c.begun(key)
+	if pack == nil && err == nil {
+		pack, err = c.packed(key, f)
+	}
+	if err != nil {
+		return err
 	}
 	defer pack.Close() // each store closes its own
 	size, err := pack.Stat()
@@ -125,6 +153,27 @@ func addPack(store *compose.Store, f File, pack *os.File, size int64) error {
 	return nil
 }
 
+// begun returns the pack of the program, or why it could not be packed, once; nothing if key is not its key.
+func (c *composed) begun(key cache.Key) (pack *os.File, err error) {
+	if key == c.programKey {
+		pack, err = c.program, c.programErr
+		c.program, c.programErr = nil, nil
+	}
+	return pack, err
+}
+
+// packed returns the pack of a file, from the cache if that has it.
+func (c *composed) packed(key cache.Key, f File) (*os.File, error) {
+	if pack, ok := c.opts.Cache.Get(key); ok {
+		return pack, nil
+	}
+	pack, err := c.pack(key, f)
+	if errors.Is(err, storage.ErrResumed) {
+		pack, err = c.pack(key, f)
+	}
+	return pack, err
+}
+
 // pack adds the pack of a file to the cache.
 func (c *composed) pack(key cache.Key, f File) (*os.File, error) {
 	return c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
@@ -146,6 +195,9 @@ func (c *composed) Close() (artifact.Store, error) {
 }
 
 func (c *composed) Abort() error {
+	if c.program != nil {
+		_ = c.program.Close() // it was only read
+	}
 	if c.Store != nil {
 		c.Store.Abort()
 	}

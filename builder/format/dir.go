@@ -1,7 +1,6 @@
 package format
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -73,7 +70,7 @@ func (d *folder) Add(f File) error {
 		defer content.Close()
 		return d.AddFile(f.Name, f.Perm, content)
 	}
-	return d.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
+	return f.addTo(d)
 }
 
 // Close also syncs the files: the library does not.
@@ -81,13 +78,8 @@ func (d *folder) Close() (artifact.Store, error) {
 	if err := d.Store.Close(); err != nil {
 		return artifact.Store{}, err
 	}
-	f, err := os.Open(d.dir)
-	if err != nil {
+	if err := syncFileSystem(d.dir); err != nil {
 		return artifact.Store{}, err
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return artifact.Store{}, &os.PathError{Op: "syncfs", Path: d.dir, Err: err}
 	}
 	size, err := folderSize(d.dir)
 	return artifact.Store{Name: d.opts.Name, Size: size}, err

@@ -1,6 +1,7 @@
 package format
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"os"
@@ -99,6 +100,8 @@ type Options struct {
 	Packing squashfs.Options
 	// Cache keeps packs; the zero value keeps nothing.
 	Cache cache.Cache
+	// Program is the pinbox-node that will be added; nil for none.
+	Program *os.File
 	// Thin says how to make a thin delta; only its format has it.
 	Thin Thin
 	// AddBases adds the layers of the bases to a delta's store; nil for an appliance.
@@ -126,12 +129,26 @@ type File struct {
 	Name    string
 	Perm    uint32
 	Content []byte
+	// Write replaces Content for a text that is too large to hold: it writes the text.
+	Write func(io.Writer) error
 	// Program replaces Content for a large file that is the same in every build. It is packed once.
 	Program *os.File
 	// Open replaces Content for a large file with this digest, which is read and packed once. Its reader fails at
 	// the end of another content.
 	Open   func() (io.ReadCloser, error)
 	Digest digest.Digest
+}
+
+// addTo adds a file whose content is Content, or what Write writes.
+func (f File) addTo(store interface {
+	AddFile(name string, perm uint32, content io.Reader) error
+}) error {
+	if f.Write == nil {
+		return store.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
+	}
+	content := compose.Written(f.Write)
+	defer content.Close()
+	return store.AddFile(f.Name, f.Perm, content)
 }
 
 // Names returns the names of all formats of appliances.

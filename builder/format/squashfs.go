@@ -79,6 +79,7 @@ func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 		return artifact.Store{}, err
 	}
 	defer f.Abort()
+	share(f, image.Ranges())
 	w := artifact.NewHashWriter(q.ctx, f, q.opts.Hooks.Add)
 	v := verity.NewWriter(w, image.Size(), scratch)
 	if _, err := image.WriteTo(v); err != nil {
@@ -89,6 +90,15 @@ func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 		return artifact.Store{}, err
 	}
 	return artifact.Store{Name: q.opts.Name, Size: w.Size(), Sum: w.Sum(), Tree: tree}, f.Commit()
+}
+
+// share makes blocks of packs blocks of the store where the file system can do that, so that they are written once.
+func share(store *atomicfile.File, ranges []squashfs.Range) {
+	for _, r := range ranges {
+		if pack, ok := r.File.(*os.File); ok && !store.Share(pack, r.From, r.At, r.Size) {
+			return
+		}
+	}
 }
 
 // Verify computes the digest of the file and its hash tree, which it compares with the one in the file.

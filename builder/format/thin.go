@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 
 	"github.com/opencontainers/go-digest"
 
@@ -109,7 +110,7 @@ func (t *thinDelta) Add(f File) error {
 	if err := t.composed.Add(f); err != nil || f.Name == layout.OwnDelta {
 		return err
 	}
-	return t.records.AddFile(f.Name, f.Perm, bytes.NewReader(f.Content))
+	return f.addTo(t.records)
 }
 
 func (t *thinDelta) Close() (artifact.Store, error) {
@@ -172,8 +173,13 @@ func (t *thinDelta) write(size int64, data *os.File) (artifact.Store, error) {
 	return artifact.Store{Name: t.opts.Name, Size: w.Size(), Sum: w.Sum()}, f.Commit()
 }
 
+// makingMemory is the soft limit of the memory, in bytes, while recipes are made: two encoders take 160 MiB, and each
+// block makes new ones. Without a limit there are up to 100 MiB of old ones.
+const makingMemory = 200 << 20
+
 // make makes the recipes. Their index is in memory, with some bytes for each file that has changed.
 func (t *thinDelta) make(data *os.File) (*thin.Made, error) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(makingMemory))
 	begun, before := false, int64(0)
 	m := thin.Maker{
 		Store: thin.Store{Name: "the store of the delta", File: t.store.file, Size: t.store.size},

@@ -211,7 +211,7 @@ func checkOutput(out string, l layout) error {
 
 // duplicate copies a file, and shares its blocks if the file system can.
 func duplicate(ctx context.Context, to, from *os.File, limit int64, written func(int)) error {
-	if unix.IoctlFileClone(int(to.Fd()), int(from.Fd())) == nil {
+	if clone(to, from) {
 		return nil
 	}
 	if _, err := from.Seek(0, io.SeekStart); err != nil {

@@ -23,20 +23,23 @@ const (
 	builderID     = "https://github.com/pinbox/pinbox"
 	typeBuild     = builderID + "/build/v1"
 	typeDelta     = builderID + "/delta/v1"
+	typeRelease   = builderID + "/release/v1"
 	predicateType = "https://slsa.dev/provenance/v1"
 )
 
 // ErrInvalid is the error for a file that is not such a statement.
 var ErrInvalid = errors.New("not a provenance statement of pinbox")
 
-// maxSize is the limit for a statement in bytes: half that of a lock, which says more than twice as much about each
-// image. One that is all empty lists takes 60 times as much memory.
+// maxSize is the limit for a statement in bytes: 250 for each of 30,000 images. One that is all empty lists takes 60
+// times as much memory.
 const maxSize = 8 << 20
 
 // Build describes a build.
 type Build struct {
 	// Delta is true for `pinbox delta`.
 	Delta bool
+	// Commit is that of the source of a release of pinbox; "" for what pinbox builds.
+	Commit string
 	// Version of pinbox; "" if it is unknown.
 	Version string
 	// Parameters are what the user asked for, as JSON has them.
@@ -60,8 +63,15 @@ func (b Build) Statement(subjects map[string]string) ([]byte, error) {
 		BuildDefinition: &predicate.BuildDefinition{BuildType: typeBuild, ExternalParameters: parameters},
 		RunDetails:      &predicate.RunDetails{Builder: &predicate.Builder{Id: builderID}},
 	}
-	if b.Delta {
+	switch {
+	case b.Delta:
 		p.BuildDefinition.BuildType = typeDelta
+	case b.Commit != "":
+		p.BuildDefinition.BuildType = typeRelease
+		p.BuildDefinition.ResolvedDependencies = []*statement.ResourceDescriptor{{
+			Uri:    "git+" + builderID + "@" + b.Commit,
+			Digest: map[string]string{statement.AlgorithmGitCommit.String(): b.Commit},
+		}}
 	}
 	if b.Version != "" {
 		p.RunDetails.Builder.Version = map[string]string{"pinbox": b.Version}

@@ -21,9 +21,9 @@ var ErrNoSuchImage = errors.New("has no image")
 type ContainersStorage struct {
 	// Path is the graph root of podman or CRI-O. If empty, /var/lib/containers/storage for root,
 	// and ~/.local/share/containers/storage for others.
-	Path string `yaml:"path,omitempty"`
+	Path string `yaml:"path,omitempty" jsonschema:"example=/var/lib/containers/storage"`
 	// Images by their names there. If empty, all images with a name.
-	Images []string `yaml:"images,omitempty"`
+	Images []string `yaml:"images,omitempty" jsonschema:"example=quay.io/site/app:1.2"`
 }
 
 // set reads NAME, or [overlay@PATH]NAME as skopeo writes it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -100,6 +101,21 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 		return &wrong
 	}
 	return nil
+}
+
+// MarshalYAML writes the source under the key of its kind.
+func (e Entry) MarshalYAML() (any, error) {
+	fields := struct {
+		Kind  map[string]Source `yaml:",inline"`
+		Set   string            `yaml:"set,omitempty"`
+		Pools []string          `yaml:"pools,omitempty"`
+	}{map[string]Source{}, e.Set, e.Pools}
+	for _, k := range Kinds() {
+		if reflect.TypeOf(k.New()) == reflect.TypeOf(e.Source) {
+			fields.Kind[k.Key] = e.Source
+		}
+	}
+	return fields, nil
 }
 
 // lineOf finds the line of a key; for a key merged by "<<", the line of the mapping.

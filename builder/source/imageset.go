@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -236,59 +235,4 @@ func (s *ImageSetConfig) chartPlatforms() (all []platform) {
 
 func (s *ImageSetConfig) charts() bool {
 	return len(s.Mirror.Helm.Repositories)+len(s.Mirror.Helm.Local) > 0
-}
-
-var (
-	yamlLine  = regexp.MustCompile(`(?s)^(?:yaml: )?line (\d+): (.*)$`)
-	yamlField = regexp.MustCompile(`(?s)^(field .* not found) in type .*$`)
-	yamlType  = regexp.MustCompile("(?s)^cannot unmarshal (!!\\w+)(?: `.*`)? into (.*)$")
-)
-
-// YAMLError puts the file before each line number of a YAML error, and replaces Go types by YAML's
-// terms.
-func YAMLError(path string, err error) error {
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s is empty", path)
-	}
-	var list *yaml.TypeError
-	if !errors.As(err, &list) {
-		list = &yaml.TypeError{Errors: []string{err.Error()}}
-	}
-	var errs []error
-	for _, text := range list.Errors {
-		where := path
-		if m := yamlLine.FindStringSubmatch(text); m != nil {
-			where, text = path+":"+m[1], m[2]
-		}
-		if m := yamlField.FindStringSubmatch(text); m != nil {
-			text = m[1]
-		}
-		if m := yamlType.FindStringSubmatch(text); m != nil {
-			text = fmt.Sprintf("got %s, want %s", yamlKind(m[1]), goKind(m[2]))
-		}
-		errs = append(errs, fmt.Errorf("%s: %s", where, strings.TrimPrefix(text, "yaml: ")))
-	}
-	return errors.Join(errs...)
-}
-
-func yamlKind(tag string) string {
-	kinds := map[string]string{
-		"!!seq": "a list", "!!map": "a mapping", "!!str": "a text", "!!int": "a number", "!!bool": "true or false",
-		"!!null": "nothing",
-	}
-	return cmp.Or(kinds[tag], "something else")
-}
-
-func goKind(name string) string {
-	switch {
-	case strings.HasPrefix(name, "[]"):
-		return "a list"
-	case strings.HasPrefix(name, "int"):
-		return "a number"
-	case name == "bool":
-		return "true or false"
-	case name == "string" || name == "pinset.Platform":
-		return "a text"
-	}
-	return "a mapping"
 }

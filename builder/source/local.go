@@ -24,9 +24,9 @@ type Archives []Location
 // Location names local images: a folder of the OCI image layout, or an archive.
 type Location struct {
 	// Path of the folder or the archive.
-	Path string `yaml:"path,omitempty"`
+	Path string `yaml:"path,omitempty" jsonschema:"example=app.tar"`
 	// Name of the image, with a tag, if the image has no full name there.
-	Name string `yaml:"name,omitempty"`
+	Name string `yaml:"name,omitempty" jsonschema:"example=quay.io/site/app:1.2"`
 }
 
 // parseLocation reads PATH or PATH=NAME.
@@ -48,16 +48,15 @@ func (l *OCI) PathFields() []*string { return pathsOf(*l) }
 
 // Read implements Source.
 func (l *OCI) Read(context.Context, Options) (m Content, err error) {
+	var errs []error
 	for _, at := range *l {
 		found, err := storage.ReadLayout(at.Path)
-		if err != nil {
-			return m, err
+		if err == nil {
+			err = m.addLocal(at, found)
 		}
-		if err := m.addLocal(at, found); err != nil {
-			return m, err
-		}
+		errs = append(errs, err)
 	}
-	return m, nil
+	return m, errors.Join(errs...)
 }
 
 func (l *Archives) add(text string) { *l = append(*l, parseLocation(text)) }
@@ -73,17 +72,16 @@ func (l *Archives) PathFields() []*string { return pathsOf(*l) }
 
 // Read implements Source.
 func (l *Archives) Read(ctx context.Context, o Options) (m Content, err error) {
+	var errs []error
 	for _, at := range *l {
 		found, file, err := storage.OpenArchive(ctx, at.Path, o.Tmp)
-		if err != nil {
-			return m, err
+		if err == nil {
+			m.files = append(m.files, file)
+			err = m.addLocal(at, found)
 		}
-		m.files = append(m.files, file)
-		if err := m.addLocal(at, found); err != nil {
-			return m, err
-		}
+		errs = append(errs, err)
 	}
-	return m, nil
+	return m, errors.Join(errs...)
 }
 
 func validateLocations(key string, list []Location) error {

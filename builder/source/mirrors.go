@@ -45,10 +45,12 @@ func mirrorKinds() map[string]mirrorKind {
 // .json. Warnings describe rules without effect.
 func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err error) {
 	seen := map[string]int{} // objects by file
+	var errs []error
 	for _, path := range paths {
 		files, err := expand(path)
 		if err != nil {
-			return nil, nil, err
+			errs = append(errs, err)
+			continue
 		}
 		found := 0
 		for _, file := range files {
@@ -59,15 +61,19 @@ func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err er
 			}
 			m := mirrorReader{origin: file}
 			if err := m.read(); err != nil {
-				return nil, nil, err
+				errs, found = append(errs, err), found+1
+				continue
 			}
 			warnings = append(warnings, m.warnings...)
 			seen[clean] = m.objects
 			rules, found = append(rules, m.rules...), found+m.objects
 		}
 		if found == 0 {
-			return nil, nil, fmt.Errorf("%s: %w", path, ErrNoMirrors)
+			errs = append(errs, fmt.Errorf("%s: %w", path, ErrNoMirrors))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
 	}
 	return rules, warnings, nil
 }

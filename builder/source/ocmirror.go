@@ -18,16 +18,16 @@ type OCMirror struct {
 	// Paths are archives (mirror_000001.tar), folders of them, workspaces, folders of its cache,
 	// and mapping.txt of a dry run. Incremental archives need the earlier ones in the list too.
 	// Without paths the images come from registries.
-	Paths []string `yaml:"paths,omitempty"`
+	Paths []string `yaml:"paths,omitempty" jsonschema:"example=mirror/"`
 	// Stores are the graph roots of earlier stores with the blobs that incremental archives lack:
 	// of podman, of CRI-O, or a mounted store of pinbox.
-	Stores []string `yaml:"stores,omitempty"`
+	Stores []string `yaml:"stores,omitempty" jsonschema:"example=/mnt/earlier"`
 	// Config is an ImageSetConfiguration. If empty, the newest in the paths.
-	Config string `yaml:"config,omitempty"`
+	Config string `yaml:"config,omitempty" jsonschema:"example=isc.yaml"`
 	// Exclude images that belong to no release: by their names, their repositories, or
 	// repository:tag in the mirror; * and ? match anything except /. The name of a field, such as
 	// mirror.helm, excludes all images that the field requests.
-	Exclude []string `yaml:"exclude,omitempty"`
+	Exclude []string `yaml:"exclude,omitempty" jsonschema:"example=quay.io/site/model"`
 	// Components to take of each release. If empty, all that CRI-O pulls.
 	Components Components `yaml:"components,omitempty"`
 	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls. The default is true with
@@ -69,7 +69,7 @@ func (m *OCMirror) PathFields() []*string {
 // Read implements Source: it reads the names and the locations of images.
 func (m *OCMirror) Read(ctx context.Context, o Options) (all Content, err error) {
 	config, err := m.readConfig()
-	if err != nil {
+	if err := errors.Join(err, m.Signatures.check()); err != nil {
 		return all, err
 	}
 	if len(m.Paths) == 0 {

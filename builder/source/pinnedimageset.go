@@ -42,10 +42,12 @@ func (l *PinnedImageSets) Read(context.Context, Options) (Content, error) {
 // out.
 func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
 	seen := map[string]bool{}
+	var errs []error
 	for _, path := range paths {
 		files, err := expand(path)
 		if err != nil {
-			return nil, nil, err
+			errs = append(errs, err)
+			continue
 		}
 		found := 0
 		for _, file := range files {
@@ -57,7 +59,8 @@ func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) 
 			}
 			more, others, err := read(file)
 			if err != nil {
-				return nil, nil, err
+				errs, found = append(errs, err), found+1
+				continue
 			}
 			if others > 0 {
 				warnings = append(warnings, fmt.Sprintf("%s: %d objects of other kinds are left out", file, others))
@@ -65,8 +68,11 @@ func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) 
 			sets, found = append(sets, more...), found+len(more)
 		}
 		if found == 0 {
-			return nil, nil, fmt.Errorf("%s: %w", path, ErrNoSets)
+			errs = append(errs, fmt.Errorf("%s: %w", path, ErrNoSets))
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
 	}
 	slices.SortStableFunc(sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
 	for i, s := range sets {

@@ -11,7 +11,7 @@ import (
 // Release is an OpenShift release. Its payload lists the images.
 type Release struct {
 	// Image is the release's pull spec, by digest or by tag.
-	Image string `yaml:"image,omitempty"`
+	Image string `yaml:"image,omitempty" jsonschema:"example=quay.io/openshift-release-dev/ocp-release:4.18.3-x86_64"`
 	// Components to take. If empty, all that CRI-O pulls.
 	Components Components `yaml:"components,omitempty"`
 	// MachineOS also takes the operating system of the nodes, which CRI-O never pulls. The default is true with
@@ -23,8 +23,10 @@ type Release struct {
 
 // Components are names, or patterns with * and ?.
 type Components struct {
-	Include []string `yaml:"include,omitempty"`
-	Exclude []string `yaml:"exclude,omitempty"`
+	// Include are the components to take. If empty, all.
+	Include []string `yaml:"include,omitempty" jsonschema:"example=etcd"`
+	// Exclude are components to leave out, of those that are included.
+	Exclude []string `yaml:"exclude,omitempty" jsonschema:"example=*-tests"`
 }
 
 // Validate implements Source.
@@ -43,5 +45,5 @@ func (r *Release) PathFields() []*string { return r.Signatures.paths() }
 
 // Read implements Source. The payload is in a registry, and is read later.
 func (r *Release) Read(context.Context, Options) (Content, error) {
-	return Content{Releases: []RequestedRelease{{Release: *r}}}, nil
+	return Content{Releases: []RequestedRelease{{Release: *r}}}, r.Signatures.check()
 }

@@ -24,9 +24,9 @@ var ErrNoSignature = errors.New("no signature of the release")
 // Signatures of a release.
 type Signatures struct {
 	// Files are signatures, ConfigMaps of them, or folders with sha256=<hex>/signature-1.
-	Files []string `yaml:"files,omitempty"`
+	Files []string `yaml:"files,omitempty" jsonschema:"example=signatures/"`
 	// Keys are the trusted OpenPGP keys.
-	Keys []string `yaml:"keys,omitempty"`
+	Keys []string `yaml:"keys,omitempty" jsonschema:"example=redhat.asc"`
 }
 
 // given reports whether one of the fields is set, even to an empty list.
@@ -40,16 +40,9 @@ func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
 	if len(s.Keys) == 0 {
 		return nil
 	}
-	var keys [][]byte
-	for _, name := range s.Keys {
-		key, err := input.Read(name)
-		if err != nil {
-			return err
-		}
-		if err := storage.CheckKey(key); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		keys = append(keys, key)
+	keys, err := s.readKeys()
+	if err != nil {
+		return err
 	}
 	var errs []error
 	anyValid := func(signatures [][]byte) bool {
@@ -71,6 +64,31 @@ func (s Signatures) Verify(release digest.Digest, found [][]byte) error {
 	}
 	if len(errs) == 0 {
 		return ErrNoSignature
+	}
+	return errors.Join(errs...)
+}
+
+func (s Signatures) readKeys() (keys [][]byte, err error) {
+	var errs []error
+	for _, name := range s.Keys {
+		key, err := input.Read(name)
+		if err == nil {
+			if err = storage.CheckKey(key); err != nil {
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		keys, errs = append(keys, key), append(errs, err)
+	}
+	return keys, errors.Join(errs...)
+}
+
+// check checks the keys, and that the files are there, before a release is known.
+func (s Signatures) check() error {
+	_, err := s.readKeys()
+	errs := []error{err}
+	for _, name := range s.Files {
+		_, err := os.Stat(name)
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

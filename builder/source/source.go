@@ -33,23 +33,42 @@ type Options struct {
 	field string
 }
 
-// Read reads the sources of an appliance. The caller closes the content, unless there is an error.
+// InField says which field of the appliance file an error is about. Its text does not name the field: without such a
+// file there is none.
+func InField(field string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fieldError{field, err}
+}
+
+type fieldError struct {
+	field string
+	error
+}
+
+// Field returns the field, such as spec.sources[0].
+func (e fieldError) Field() string { return e.field }
+
+func (e fieldError) Unwrap() error { return e.error }
+
+// Read reads the sources of an appliance, and reports all errors at once. The caller closes the content, unless there
+// is an error.
 func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, m.Close())
 		}
 	}()
+	var errs []error
 	for i, e := range entries {
 		o.field = fmt.Sprintf("spec.sources[%d]", i)
 		more, err := e.read(ctx, o)
 		m.add(more)
-		if err != nil {
-			return m, err
-		}
+		errs = append(errs, InField(o.field, err))
 	}
 	sets, warnings, err := ReadSets(m.setPaths)
-	if err != nil {
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return m, err
 	}
 	m.Sets, m.Warnings = sets, append(m.Warnings, warnings...)

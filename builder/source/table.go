@@ -13,6 +13,8 @@ type Kind struct {
 	Key string
 	// Doc describes the kind in one sentence.
 	Doc string
+	// Example is an element of a list in the appliance file; "" for a mapping, whose fields have their own.
+	Example string
 	// New makes an empty source, to be filled in from YAML or flags.
 	New func() Source
 	// Flags of the command line that fill in a source.
@@ -41,23 +43,24 @@ type Flag struct {
 func Kinds() []Kind {
 	return []Kind{
 		{
-			Key: "pinnedImageSets", Doc: "PinnedImageSet objects, in files or in folders of files",
+			Key: "pinnedImageSets", Doc: "PinnedImageSet objects, in files or in folders of files", Example: "sets/",
 			New:   func() Source { return &PinnedImageSets{} },
 			Flags: []Flag{{Name: "set", Value: "PATH", Set: set((*PinnedImageSets).add), Objects: []string{pinset.Kind}}},
 		},
 		{
-			Key: "images", Doc: "images by their full names, with a digest or a tag",
+			Key: "images", Doc: "images by their full names, with a digest or a tag", Example: "quay.io/site/app:1.2",
 			New:   func() Source { return &Images{} },
 			Flags: []Flag{{Name: "image", Value: "NAME", Set: set((*Images).add)}},
 		},
 		{
 			Key: "imageLists", Doc: "files of names: one a line, a release of MicroShift as JSON, or Images of Hauler",
-			New:   func() Source { return &ImageLists{} },
-			Flags: []Flag{{Name: "image-list", Value: "FILE", Set: set((*ImageLists).add), Objects: []string{"Images"}}},
+			Example: "images.txt",
+			New:     func() Source { return &ImageLists{} },
+			Flags:   []Flag{{Name: "image-list", Value: "FILE", Set: set((*ImageLists).add), Objects: []string{"Images"}}},
 		},
 		{
-			Key: "manifests", Doc: "Kubernetes objects whose pods name the images, in files or in folders of files",
-			New: func() Source { return &Manifests{} },
+			Key: "manifests", Example: "rendered/", New: func() Source { return &Manifests{} },
+			Doc: "Kubernetes objects whose pods name the images, in files or in folders of files",
 			Flags: []Flag{
 				{Name: "manifests", Value: "PATH", Set: set((*Manifests).add), Objects: []string{"Pod", "Deployment"}},
 			},

@@ -1,19 +1,17 @@
 package spec
 
 import (
-	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -25,6 +23,9 @@ const (
 	kind       = "Appliance"
 )
 
+// DefaultPlatform of the nodes.
+const DefaultPlatform pinset.Platform = "linux/amd64"
+
 // ErrAppliance says that an appliance file is not valid.
 var ErrAppliance = errors.New("not a valid appliance file")
 
@@ -33,9 +34,11 @@ type Appliance struct {
 	// APIVersion is pinbox/v1alpha1.
 	APIVersion string `yaml:"apiVersion" jsonschema:"enum=pinbox/v1alpha1"`
 	// Kind is Appliance.
-	Kind     string   `yaml:"kind" jsonschema:"enum=Appliance"`
+	Kind string `yaml:"kind" jsonschema:"enum=Appliance"`
+	// Metadata is what nodes know the appliance by.
 	Metadata Metadata `yaml:"metadata"`
-	Spec     Spec     `yaml:"spec"`
+	// Spec is what to build.
+	Spec Spec `yaml:"spec"`
 	// Digest of the appliance file; "" if there is none.
 	Digest digest.Digest `yaml:"-"`
 }
@@ -43,11 +46,19 @@ type Appliance struct {
 // Metadata of an appliance.
 type Metadata struct {
 	// Name of the appliance. A node attaches stores of another appliance only with --force.
-	Name string `yaml:"name" jsonschema:"minLength=1,maxLength=253"`
+	Name string `yaml:"name" jsonschema:"minLength=1,maxLength=253,example=factory-12"`
 	// Release is the number of this release of the appliance, which grows from release to release.
 	// A node that has a release with a number takes one that is not greater only with --force.
 	// 0, the default, means that the release has no number: nodes do not attach it by themselves.
-	Release int64 `yaml:"release,omitempty" jsonschema:"minimum=0"`
+	Release int64 `yaml:"release,omitempty" jsonschema:"minimum=0,example=7"`
+}
+
+// CheckName returns an error if an appliance cannot have the name.
+func CheckName(name string) error {
+	if name == "" {
+		return errors.New("the name is empty")
+	}
+	return pinset.ReleaseID{Name: name}.Check()
 }
 
 // ID returns the name and the number as a lock has them.
@@ -56,15 +67,15 @@ func (m Metadata) ID() pinset.ReleaseID { return pinset.ReleaseID{Name: m.Name, 
 // Spec of an appliance.
 type Spec struct {
 	// Platform of the nodes. The default is linux/amd64.
-	Platform pinset.Platform `yaml:"platform,omitempty"`
+	Platform pinset.Platform `yaml:"platform,omitempty" jsonschema:"example=linux/arm64"`
 	// Sources of images.
 	Sources []source.Entry `yaml:"sources" jsonschema:"minItems=1"`
 	// Mirrors are files or folders with ImageDigestMirrorSet, ImageTagMirrorSet and
 	// ImageContentSourcePolicy objects. The build and the nodes pull from these mirrors.
-	Mirrors []string `yaml:"mirrors,omitempty"`
+	Mirrors []string `yaml:"mirrors,omitempty" jsonschema:"example=cluster-resources/"`
 	// InsecureRegistries are registries and mirrors, as HOST:PORT, or as HOST for all its ports,
 	// that may serve plain HTTP to the build, or have an untrusted certificate.
-	InsecureRegistries []string `yaml:"insecureRegistries,omitempty"`
+	InsecureRegistries []string `yaml:"insecureRegistries,omitempty" jsonschema:"example=mirror.example.com:5000"`
 	// Store describes how the image store is written.
 	Store Store `yaml:"store,omitempty"`
 	// Ignition describes what is merged into the first-boot configuration.
@@ -85,17 +96,20 @@ type Store struct {
 	Format format.Name `yaml:"format,omitempty"`
 	// Compression of the squashfs: zstd (the default), gzip or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
+	// CompressionLevel is fast, default or best: a smaller store takes more CPU time to build, and
+	// about as much to read.
+	CompressionLevel squashfs.Level `yaml:"compressionLevel,omitempty" jsonschema:"enum=fast,enum=default,enum=best"`
 	// BlockSize of the squashfs in bytes: a power of two from 4096 to 1048576. The default is
 	// 131072.
-	BlockSize int `yaml:"blockSize,omitempty"`
+	BlockSize int `yaml:"blockSize,omitempty" jsonschema:"example=131072"`
 }
 
 // Ignition describes what is merged into the first-boot configuration.
 type Ignition struct {
 	// Butane files to merge. Later files override earlier ones.
-	Butane []string `yaml:"butane,omitempty"`
+	Butane []string `yaml:"butane,omitempty" jsonschema:"example=network.bu"`
 	// SSHAuthorizedKeys of the user core.
-	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty"`
+	SSHAuthorizedKeys []string `yaml:"sshAuthorizedKeys,omitempty" jsonschema:"example=ssh-ed25519 AAAA me@site"`
 }
 
 // IsZero reports whether there is nothing to merge.
@@ -105,7 +119,7 @@ func (i Ignition) IsZero() bool { return len(i.Butane)+len(i.SSHAuthorizedKeys) 
 type ISO struct {
 	// Base is the CoreOS live ISO that the appliance's ISO is made from. Without a base, no ISO
 	// is made.
-	Base string `yaml:"base,omitempty"`
+	Base string `yaml:"base,omitempty" jsonschema:"example=rhcos-live.x86_64.iso"`
 	// Mode is live (the default), in which the node runs from the medium; install, in which the
 	// live system installs CoreOS and the store to a disk, and reboots into it; or agent, in which
 	// the live system puts the store on a disk that the installer in the base, such as OpenShift's
@@ -125,15 +139,19 @@ type ISO struct {
 
 // KernelArguments are deleted, replaced and appended, in this order.
 type KernelArguments struct {
-	Delete []string `yaml:"delete,omitempty"`
+	// Delete are arguments to delete, in full.
+	Delete []string `yaml:"delete,omitempty" jsonschema:"example=quiet"`
 	// Replace has the form key=old=new.
 	Replace []string `yaml:"replace,omitempty"`
-	Append  []string `yaml:"append,omitempty"`
+	// Append are arguments to append.
+	Append []string `yaml:"append,omitempty"`
 }
 
 // InstalledKernelArguments are changes to the kernel arguments of the installed system.
 type InstalledKernelArguments struct {
-	Delete []string `yaml:"delete,omitempty"`
+	// Delete are arguments to delete, in full.
+	Delete []string `yaml:"delete,omitempty" jsonschema:"example=quiet"`
+	// Append are arguments to append.
 	Append []string `yaml:"append,omitempty"`
 }
 
@@ -147,10 +165,10 @@ type Node struct {
 	InternalRepair bool `yaml:"internalRepair,omitempty"`
 	// SELinuxContext of mounted stores, including stores that are attached later. The default
 	// is system_u:object_r:container_ro_file_t:s0; "" means no context.
-	SELinuxContext *string `yaml:"selinuxContext,omitempty"`
+	SELinuxContext *string `yaml:"selinuxContext,omitempty" jsonschema:"example=system_u:object_r:container_ro_file_t:s0"`
 	// KeepPrevious is how many previous releases stay on the node for `pinbox-node rollback`.
 	// The default is 1.
-	KeepPrevious *int `yaml:"keepPrevious,omitempty" jsonschema:"minimum=0"`
+	KeepPrevious *int `yaml:"keepPrevious,omitempty" jsonschema:"minimum=0,example=1"`
 	// AutoAttach makes the node attach a medium with the volume label PINBOX as soon as it is
 	// plugged in. The appliance then needs a release number.
 	AutoAttach bool `yaml:"autoAttach,omitempty"`
@@ -164,26 +182,26 @@ type Node struct {
 	ImageVolumes layout.ImageVolumes `yaml:"imageVolumes,omitempty" jsonschema:"enum=report,enum=copy"`
 	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and
 	// the ISO contain it: everyone who can read them can read it.
-	PullSecret string `yaml:"pullSecret,omitempty"`
+	PullSecret string `yaml:"pullSecret,omitempty" jsonschema:"example=pull-secret.json"`
 	// Binary is the pinbox-node to put into the store. The default is the one in the folder of
 	// pinbox.
-	Binary string `yaml:"binary,omitempty"`
+	Binary string `yaml:"binary,omitempty" jsonschema:"example=pinbox-node-arm64"`
 }
 
 // NodeStore describes where a node finds its store: at most one of path, partitionLabel, volumeLabel and url is set.
 type NodeStore struct {
 	// Path of the store's file on the node. If spec.store.format is not squashfs, this is the
 	// path of the store's folder, and the default is /var/lib/pinbox/store.
-	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$"`
+	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$,example=/srv/pinbox/store.squashfs"`
 	// PartitionLabel of the GPT partition that contains the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
 	// VolumeLabel of a separate medium with the store, which `pinbox medium` writes. The live
 	// ISO then has no store.
-	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16"`
+	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16,example=PINBOX"`
 	// URL of the store's file on an HTTP server, which has pinbox-node in the same folder. The node
 	// fetches both once, to /var/lib/pinbox and /usr/local/bin, and compares their SHA-256. The live
 	// ISO then has no store.
-	URL string `yaml:"url,omitempty" jsonschema:"pattern=^https?://.+/.+$"`
+	URL string `yaml:"url,omitempty" jsonschema:"pattern=^https?://.+/.+$,example=http://boot.lab/store.squashfs"`
 	// Verity is when the node mounts its store, and those that are attached later, by dm-verity,
 	// which verifies each block that is read: auto, if left out: where dmsetup and the kernel's
 	// module are; require: it mounts none without; off.
@@ -200,76 +218,54 @@ func New(sources ...source.Entry) Appliance {
 // Read reads and validates an appliance file. Unknown fields are errors. Relative paths are joined with the
 // file's folder.
 func Read(path string) (Appliance, error) {
-	content, err := input.Read(path)
+	f, err := Open(path)
 	if err != nil {
 		return Appliance{}, err
 	}
-	var head struct{ Kind string }
-	if yaml.Unmarshal(content, &head) == nil {
-		if flag := source.FlagFor(head.Kind); flag != "" {
-			return Appliance{}, fmt.Errorf("%w: %s is of kind %s; give it with %s", ErrAppliance, path, head.Kind, flag)
-		}
+	if wrong := f.Problems(f.Appliance.Validate()); wrong != nil {
+		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, wrong)
 	}
-	var a Appliance
-	dec := yaml.NewDecoder(bytes.NewReader(content))
-	dec.KnownFields(true)
-	if err := dec.Decode(&a); err != nil {
-		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, source.YAMLError(path, err))
-	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Appliance{}, fmt.Errorf("%w: %s: more than one document", ErrAppliance, path)
-	}
-	if err := a.Validate(); err != nil {
-		return Appliance{}, fmt.Errorf("%w: %s: %w", ErrAppliance, path, err)
-	}
-	a.resolvePaths(filepath.Dir(path))
-	a.Digest = digest.FromBytes(content)
-	return a, nil
+	return f.Appliance, nil
 }
 
-// Validate checks the appliance, and sets the default platform.
+// Validate checks the appliance, and sets the default platform. It reports all errors at once.
 func (a *Appliance) Validate() error {
 	spec := &a.Spec
 	if spec.Platform == "" {
-		spec.Platform = "linux/amd64"
+		spec.Platform = DefaultPlatform
 	}
-	switch {
-	case a.APIVersion != apiVersion:
-		return fmt.Errorf("apiVersion is %q; this pinbox reads %s", a.APIVersion, apiVersion)
-	case a.Kind != kind:
-		return fmt.Errorf("kind is %q; it must be %s", a.Kind, kind)
-	case a.Metadata.Name == "":
-		return errors.New("metadata.name is missing")
-	case len(spec.Sources) == 0:
-		return errors.New("spec.sources is empty")
+	var errs []error
+	add := func(field string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s%w", field, err))
+		}
 	}
-	if err := a.Metadata.ID().Check(); err != nil {
-		return fmt.Errorf("metadata.%w", err)
+	if a.APIVersion != apiVersion {
+		errs = append(errs, fmt.Errorf("apiVersion is %q; this pinbox reads %s", a.APIVersion, apiVersion))
+	}
+	if a.Kind != kind {
+		errs = append(errs, fmt.Errorf("kind is %q; it must be %s", a.Kind, kind))
+	}
+	if a.Metadata.Name == "" {
+		errs = append(errs, errors.New("metadata.name is missing"))
+	}
+	add("metadata.", a.Metadata.ID().Check())
+	if len(spec.Sources) == 0 {
+		errs = append(errs, errors.New("spec.sources is empty"))
 	}
 	for i, s := range spec.Sources {
-		if err := s.Validate(a.Metadata.Name); err != nil {
-			return fmt.Errorf("spec.sources[%d] %w", i, err)
-		}
+		add(fmt.Sprintf("spec.sources[%d] ", i), s.Validate(cmp.Or(a.Metadata.Name, "a")))
 	}
 	for _, host := range spec.InsecureRegistries {
-		if err := storage.CheckHost(host); err != nil {
-			return fmt.Errorf("spec.insecureRegistries: %w", err)
-		}
+		add("spec.insecureRegistries: ", storage.CheckHost(host))
 	}
-	if err := spec.validateStore(); err != nil {
-		return err
+	add("spec.", spec.Platform.Validate())
+	errs = append(errs, spec.validateStore(), spec.validateISO(), spec.OpenShift.validate())
+	add("spec.ignition.sshAuthorizedKeys: ", ignition.CheckSSHKeys(spec.Ignition.SSHAuthorizedKeys))
+	if format.Of(spec.Store.Format) != nil {
+		add("spec.node: ", spec.Config(nil, nil).Node.Validate())
 	}
-	if err := spec.validateISO(); err != nil {
-		return err
-	}
-	if err := spec.OpenShift.validate(); err != nil {
-		return err
-	}
-	config := spec.Config(nil, nil)
-	if err := config.Validate(); err != nil {
-		return err
-	}
-	return spec.Platform.Validate()
+	return errors.Join(errs...)
 }
 
 // resolvePaths joins all relative paths with dir.

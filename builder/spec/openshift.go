@@ -13,9 +13,9 @@ import (
 // OpenShift describes the cluster of the nodes, whose Machine Config Operator manages them.
 type OpenShift struct {
 	// Version of the cluster, as 4.20, from 4.14 on.
-	Version string `yaml:"version" jsonschema:"pattern=^[45]\\.[0-9]{1\\,2}$"`
+	Version string `yaml:"version" jsonschema:"pattern=^[45]\\.[0-9]{1\\,2}$,example=4.20"`
 	// Pools are the MachineConfigPools of the nodes. The default is worker and master.
-	Pools []string `yaml:"pools,omitempty"`
+	Pools []string `yaml:"pools,omitempty" jsonschema:"example=worker"`
 	// API of the PinnedImageSets is v1, from 4.19 on. In 4.16 to 4.18 it is v1alpha1, and only there if
 	// the cluster has TechPreviewNoUpgrade; without it, the nodes pin the images by themselves.
 	API string `yaml:"api,omitempty" jsonschema:"enum=v1,enum=v1alpha1"`

@@ -29,7 +29,7 @@ func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Defini
 	const entry = "github.com/pinbox/pinbox/builder/source.Entry"
 	fields := jsonschema.NewProperties()
 	types := jsonschema.Definitions{}
-	add := func(name string, value any, description string) {
+	add := func(name string, value any, description, example string) {
 		field := r.Reflect(value)
 		defined := field.Definitions
 		if name := strings.TrimPrefix(field.Ref, "#/$defs/"); name != "" && defined[name].Type == "array" {
@@ -38,20 +38,29 @@ func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Defini
 		}
 		maps.Copy(types, defined)
 		field = &jsonschema.Schema{Ref: field.Ref, Type: field.Type, Items: field.Items, Description: description}
+		if example != "" && field.Items != nil {
+			field.Items.Examples = []any{example}
+		} else if example != "" {
+			field.Examples = []any{example}
+		}
 		fields.Set(name, field)
 	}
 	for _, kind := range source.Kinds() {
-		add(kind.Key, kind.New(), kind.Doc)
+		add(kind.Key, kind.New(), kind.Doc, kind.Example)
 	}
-	add("set", "", r.CommentMap[entry+".Set"])
-	add("pools", []string{}, r.CommentMap[entry+".Pools"])
+	add("set", "", r.CommentMap[entry+".Set"], "site")
+	add("pools", []string{}, r.CommentMap[entry+".Pools"], "worker")
 	return &jsonschema.Schema{
 		Type: "object", Properties: fields, AdditionalProperties: jsonschema.FalseSchema, Description: r.CommentMap[entry],
 	}, types
 }
 
 // The schema is made from the Go types and their comments, and from the table of sources.
-func TestSchemaGolden(t *testing.T) {
+func TestSchemaGolden(t *testing.T) { fixtures.Golden(t, schemaFile, generated(t)) }
+
+// generated returns the schema.
+func generated(t *testing.T) []byte {
+	t.Helper()
 	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true}
 	for _, dir := range []string{".", "../source"} {
 		if err := r.AddGoComments("github.com/pinbox/pinbox/builder/spec", dir); err != nil {
@@ -71,13 +80,24 @@ func TestSchemaGolden(t *testing.T) {
 	schema := r.Reflect(&spec.Appliance{})
 	maps.Copy(schema.Definitions, kinds)
 	schema.Definitions["Entry"] = entry
+	for _, field := range []struct{ typ, name, example string }{ // the library reads no "=" in the tag of a list
+		{"KernelArguments", "replace", "console=tty0=ttyS0"}, {"KernelArguments", "append", "ip=dhcp"},
+		{"InstalledKernelArguments", "append", "console=ttyS0"}, {"ISO", "installDevice", "/dev/sda"},
+		{"NodeStore", "partitionLabel", "store"},
+	} {
+		s, _ := schema.Definitions[field.typ].Properties.Get(field.name)
+		if s.Items != nil {
+			s = s.Items
+		}
+		s.Examples = []any{field.example}
+	}
 	schema.ID = "https://github.com/pinbox/pinbox/docs/appliance.schema.json"
 	schema.Title = "pinbox appliance"
 	content, err := json.MarshalIndent(schema, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Golden(t, schemaFile, append(content, '\n'))
+	return append(content, '\n')
 }
 
 // formats returns the schema of a format's name: the names in the table of formats.
@@ -131,9 +151,9 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 				"  node:\n    store:\n      path: /srv/store\n    internalRepair: true\n    selinuxContext: \"\"\n" +
 				"    keepPrevious: 0\n    autoAttach: true\n    binary: x\n", "",
 		},
-		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8: field platfrom not found"},
-		"misspelt below":      {good + "  node:\n    store:\n      pth: /x\n", ":10: field pth not found"},
-		"wrong type":          {head + "spec:\n  sources: yes\n", ":6: got a text, want a list"},
+		"misspelt field":      {good + "  platfrom: linux/amd64\n", ":8:3: field platfrom not found"},
+		"misspelt below":      {good + "  node:\n    store:\n      pth: /x\n", ":10:7: field pth not found"},
+		"wrong type":          {head + "spec:\n  sources: yes\n", ":6:12: got a text, want a list"},
 		"other version":       {strings.Replace(good, "v1alpha1", "v2", 1), "apiVersion is"},
 		"other kind":          {strings.Replace(good, "Appliance", "Applience", 1), "kind is"},
 		"no name":             {strings.Replace(good, "name: a", "name: \"\"", 1), "metadata.name is missing"},
@@ -174,7 +194,7 @@ func TestSchemaAgreesWithTheDecoder(t *testing.T) {
 func TestDocumentedAppliances(t *testing.T) {
 	schema := compiled(t)
 	found := 0
-	for _, name := range []string{"README.md", "docs/build.md", "docs/openshift.md"} {
+	for _, name := range []string{"docs/start.md", "docs/build.md", "docs/openshift.md"} {
 		text, err := os.ReadFile(filepath.Join(fixtures.Root(t), name))
 		if err != nil {
 			t.Fatal(err)

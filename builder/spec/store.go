@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -11,14 +12,29 @@ import (
 
 // validateStore checks the format, and the fields that require a format that nodes mount.
 func (s Spec) validateStore() error {
-	squash := squashfs.Options{BlockSize: s.Store.BlockSize, Compression: s.Store.Compression}
-	if err := squash.Validate(); err != nil {
-		return fmt.Errorf("spec.store: %w", err)
+	var errs []error
+	for _, field := range []struct {
+		name  string
+		value squashfs.Options
+	}{
+		{"compression", squashfs.Options{Compression: s.Store.Compression}},
+		{"compressionLevel", squashfs.Options{Level: s.Store.CompressionLevel}},
+		{"blockSize", squashfs.Options{BlockSize: s.Store.BlockSize}},
+	} {
+		if err := field.value.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("spec.store.%s: %w", field.name, err))
+		}
+	}
+	if len(errs) > 0 {
+		return errors.Join(errs...)
 	}
 	f := format.Of(s.Store.Format)
 	if f == nil {
 		return fmt.Errorf("spec.store.format is %q; it must be one of %s",
 			s.Store.Format, strings.Join(format.Names(), ", "))
+	}
+	if s.Store.CompressionLevel != "" && s.Store.Compression == squashfs.None {
+		return errors.New("spec.store.compressionLevel does not go with spec.store.compression none")
 	}
 	about := f.Describe()
 	if about.Mounted {
@@ -31,6 +47,8 @@ func (s Spec) validateStore() error {
 	switch {
 	case s.Store.Compression != "":
 		return only("spec.store.compression")
+	case s.Store.CompressionLevel != "":
+		return only("spec.store.compressionLevel")
 	case s.Store.BlockSize != 0:
 		return only("spec.store.blockSize")
 	case s.ISO.ToDisk():

@@ -24,6 +24,13 @@ func TestOptionsOfFormats(t *testing.T) {
 		"  store: {format: zip}\n": `spec.store.format is "zip"; it must be one of squashfs`,
 		"  store: {format: tar, compression: gzip}\n": "spec.store.compression " +
 			"requires spec.store.format squashfs; it is tar",
+		"  store: {compressionLevel: best}\n":                    "",
+		"  store: {compression: gzip, compressionLevel: fast}\n": "",
+		"  store: {compressionLevel: 3}\n":                       "not fast, default or best",
+		"  store: {compression: none, compressionLevel: fast}\n": "spec.store.compressionLevel " +
+			"does not go with spec.store.compression none",
+		"  store: {format: tar, compressionLevel: fast}\n": "spec.store.compressionLevel " +
+			"requires spec.store.format squashfs; it is tar",
 		"  store: {format: tar, blockSize: 4096}\n": "spec.store.blockSize " +
 			"requires",
 		"  store: {format: tar}\n  iso: {base: a.iso}\n": "spec.iso.base requires",

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -179,15 +180,19 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 }
 
 func sameLock(files fs.FS, lock pinset.Lock) error {
-	content, err := fs.ReadFile(files, layout.OwnLock)
+	f, err := files.Open(layout.OwnLock)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	var want bytes.Buffer
-	if err := lock.Encode(&want); err != nil {
+	defer f.Close()
+	got, want := sha256.New(), sha256.New()
+	if _, err := io.Copy(got, f); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := lock.Encode(want); err != nil {
 		return err
 	}
-	if !bytes.Equal(content, want.Bytes()) {
+	if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
 		return fmt.Errorf("the store has another %s", artifact.LockFile)
 	}
 	return nil

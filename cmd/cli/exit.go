@@ -1,12 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // Exit codes. README.md documents them for pinbox, docs/node.md for pinbox-node.
@@ -27,7 +30,9 @@ const (
 type Row = struct {
 	Err  error
 	Code int
-	Hint string
+	// Number is that of the error in its program: each has its own, and keeps it.
+	Number int
+	Hint   string
 }
 
 // Host stands in a hint for the host, with its port, that an error names with its method Host.
@@ -51,42 +56,61 @@ type Failure struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
 	Code  int    `json:"exitCode"`
+	// ID is the code of the error in docs/errors.md.
+	ID string `json:"code,omitempty"`
 }
 
-// explain finds the hint and the exit code of an error.
-func (p Program) explain(err error) Failure {
+// keptKey is the annotation of a command with what an interruption leaves.
+const keptKey = "pinbox_kept"
+
+// Interrupted sets the hint of a command that is interrupted: what is kept, and how to go on.
+func Interrupted(cmd *cobra.Command, kept string) {
+	cmd.Annotations = map[string]string{keptKey: kept}
+}
+
+// explain finds the hint and the exit code of an error of a command.
+func (p Program) explain(cmd *cobra.Command, err error) Failure {
 	if errors.As(err, &usageError{}) {
 		name := p.Root.Name()
 		hint := fmt.Sprintf("`%s --help` shows the commands, `%s COMMAND --help` the flags", name, name)
 		return Failure{Error: strings.TrimSpace(err.Error()), Hint: hint, Code: ExitUsage}
 	}
 	if errors.Is(err, context.Canceled) {
-		return Failure{"interrupted", "no incomplete result was left; run the command again", ExitInterrupted}
+		kept := cmp.Or(cmd.Annotations[keptKey], "no incomplete result was left; run the command again")
+		return Failure{"interrupted", kept, ExitInterrupted, ""}
 	}
+	return p.Find(err)
+}
+
+// Find finds the hint and the exit code of an error in the table.
+func (p Program) Find(err error) Failure {
 	for _, row := range p.Rows {
 		if errors.Is(err, row.Err) {
 			hint := row.Hint
 			if named := (interface{ Host() string })(nil); errors.As(err, &named) {
 				hint = strings.ReplaceAll(hint, Host, named.Host())
 			}
-			return Failure{strings.TrimSpace(err.Error()), hint, row.Code}
+			return Failure{strings.TrimSpace(err.Error()), hint, row.Code, p.id(row)}
 		}
 	}
 	return Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}
 }
 
 // report prints an error and its hint, and returns the exit code.
-func (p Program) report(stderr io.Writer, err error, output Output) int {
+func (p Program) report(stderr io.Writer, cmd *cobra.Command, err error) int {
 	if code := Reported(0); errors.As(err, &code) {
 		return int(code)
 	}
-	f := p.explain(err)
-	if !output.Text() {
+	f := p.explain(cmd, err)
+	if !outputOf(cmd.Flags()).Text() {
 		_ = json.NewEncoder(stderr).Encode(f) // the error cannot be reported elsewhere
 		return f.Code
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", p.Root.Name(), f.Error)
-	if f.Hint != "" {
+	switch {
+	case f.Hint != "" && f.ID != "":
+		fmt.Fprintf(stderr, "hint: %s [%s]\n", f.Hint, f.ID)
+	case f.Hint != "":
 		fmt.Fprintf(stderr, "hint: %s\n", f.Hint)
 	}
 	return f.Code

@@ -20,8 +20,12 @@ type Program struct {
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	began := false
 	p.Root.SilenceUsage, p.Root.SilenceErrors = true, true
-	p.Root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
+	p.Root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		began = true
+		return fromEnvironment(cmd)
+	}
 	addGeneral(p.Root)
+	p.Root.AddCommand(p.errorsCommand())
 	completeAll(p.Root)
 	p.Root.SetArgs(args)
 	ctx, cancel := context.WithCancel(ctx)
@@ -40,5 +44,5 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	case ctx.Err() != nil && !errors.As(err, &reported): // gRPC's error does not wrap context.Canceled
 		err = ctx.Err()
 	}
-	return p.report(stderr, err, outputOf(command.Flags()))
+	return p.report(stderr, command, err)
 }

@@ -26,7 +26,7 @@ func runProgram(ctx context.Context, err error, args ...string) (code int, stdou
 	root := &cobra.Command{Use: "tool"}
 	root.AddCommand(work)
 	var out, errOut bytes.Buffer
-	rows := []Row{{errDisk, ExitSpace, "free some"}, {errDisk, ExitOther, "never"}}
+	rows := []Row{{errDisk, ExitSpace, 1, "free some"}, {errDisk, ExitOther, 2, "never"}}
 	code = Program{root, rows}.Run(ctx, args, &out, &errOut)
 	return code, out.String(), errOut.String()
 }
@@ -43,7 +43,7 @@ func TestExitCodesAndHints(t *testing.T) {
 		text string
 	}{
 		"done":   {args: "work"},
-		"a row":  {err: full, args: "work", code: 5, text: "tool: write: full\nhint: free some\n"},
+		"a row":  {err: full, args: "work", code: 5, text: "tool: write: full\nhint: free some [ERR-5-001]\n"},
 		"no row": {err: errors.New("else\n"), args: "work", code: 1, text: "tool: else\n"},
 		"a usage error": {
 			err: Usagef("both: %w", full), args: "work", code: 2, text: "tool: both: write: full\nhint: ",
@@ -77,7 +77,7 @@ func TestErrorsForPrograms(t *testing.T) {
 			code, _, stderr := runProgram(t.Context(), errDisk, "work", "--output", output)
 			var got Failure
 			err := json.Unmarshal([]byte(stderr), &got)
-			want := Failure{"full", "free some", ExitSpace}
+			want := Failure{"full", "free some", ExitSpace, "ERR-5-001"}
 			if err != nil || got != want || code != ExitSpace {
 				t.Errorf("got exit code %d, %v and %q, want %v", code, err, stderr, want)
 			}
@@ -126,5 +126,60 @@ func TestOutputThatNobodyReadsEndsTheCommand(t *testing.T) {
 	var errOut bytes.Buffer
 	if got := (Program{Root: root}).Run(t.Context(), []string{"work"}, closedPipe{}, &errOut); got != ExitInterrupted {
 		t.Errorf("got exit code %d, want %d: %s", got, ExitInterrupted, &errOut)
+	}
+}
+
+// An interrupted command says what it has kept, and how to go on.
+func TestInterruptedCommandSaysWhatIsKept(t *testing.T) {
+	work := &cobra.Command{Use: "work", RunE: func(*cobra.Command, []string) error { return context.Canceled }}
+	Interrupted(work, "the cache keeps the layers")
+	root := &cobra.Command{Use: "tool"}
+	root.AddCommand(work)
+	var out, errOut bytes.Buffer
+	code := Program{Root: root}.Run(t.Context(), []string{"work"}, &out, &errOut)
+	if want := "tool: interrupted\nhint: the cache keeps the layers\n"; code != 130 || errOut.String() != want {
+		t.Errorf("got exit code %d and %q, want 130 and %q", code, errOut.String(), want)
+	}
+}
+
+// A flag overrides its variable, and the variable the default.
+func TestVariablesOfFlags(t *testing.T) {
+	for name, c := range map[string]struct {
+		variable string
+		args     []string
+		want     string
+	}{
+		"neither":      {"", nil, "[a] 4 false"},
+		"variable":     {"b,c", nil, "[b c] 4 false"},
+		"flag":         {"", []string{"--pool", "d"}, "[d] 4 false"},
+		"both":         {"b,c", []string{"--pool", "d"}, "[d] 4 true"},
+		"a wrong type": {"", nil, "MY_TOOL_PARALLEL: invalid argument"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("MY_TOOL_POOL", c.variable)
+			switch name {
+			case "both":
+				t.Setenv("MY_TOOL_DRY_RUN", "true")
+			case "a wrong type":
+				t.Setenv("MY_TOOL_PARALLEL", "many")
+			}
+			var pools []string
+			var parallel int
+			var dry bool
+			work := &cobra.Command{Use: "work", RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := fmt.Fprint(cmd.ErrOrStderr(), pools, parallel, dry)
+				return err
+			}}
+			work.Flags().StringSliceVar(&pools, "pool", []string{"a"}, "")
+			work.Flags().IntVar(&parallel, "parallel", 4, "")
+			work.Flags().BoolVar(&dry, "dry-run", false, "")
+			root := &cobra.Command{Use: "my-tool"}
+			root.AddCommand(work)
+			var out, errOut bytes.Buffer
+			code := Program{Root: root}.Run(t.Context(), append([]string{"work"}, c.args...), &out, &errOut)
+			if !strings.Contains(errOut.String(), c.want) || (code == ExitUsage) != (name == "a wrong type") {
+				t.Errorf("got exit code %d and %q, want %q", code, errOut.String(), c.want)
+			}
+		})
 	}
 }

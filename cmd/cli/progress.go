@@ -1,24 +1,36 @@
 package cli
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
-// Progress shows the progress of the work: bars on a terminal, else a line for every tenth of a
-// long stage, JSON lines for programs.
+// Progress shows the progress of the work on stderr, in the form that --progress says, and as JSON lines on the file
+// descriptor of --progress-fd.
 type Progress struct {
-	mu     sync.Mutex
-	show   func(stage)
-	note   func(line string)
-	finish func()
-	now    stage
+	mu    sync.Mutex
+	views []view
+	now   stage
+	// most is what was shown of each stage: a stage that begins again does not go back.
+	most  map[string]int64
+	ended chan struct{}
+}
+
+// view is a form of progress.
+type view interface {
+	show(stage)
+	note(line string)
+	close()
 }
 
 // stage is a part of the work, with the bytes or items done.
@@ -28,26 +40,129 @@ type stage struct {
 	items       bool
 }
 
-// NewProgress shows progress on stderr: in JSON if the result is not text.
-func NewProgress(stderr io.Writer, output Output) *Progress {
-	p := &Progress{finish: func() {}, note: func(line string) { fmt.Fprintln(stderr, line) }}
-	f := terminal(stderr)
-	switch {
-	case !output.Text():
-		p.show, p.note = jsonLines(stderr)
-	case f != nil:
-		p.show, p.note, p.finish = bars(f) // which move the cursor by escapes
-	default:
-		p.show = plainLines(stderr, time.Now)
+// form is the value of --progress.
+type form string
+
+var forms = []string{"auto", "bars", "plain", "json", "none"}
+
+func (f *form) String() string { return string(*f) }
+
+// Set implements pflag.Value.
+func (f *form) Set(word string) error {
+	if !slices.Contains(forms, word) {
+		return errors.New("want " + strings.Join(forms, ", "))
 	}
+	*f = form(word)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (f *form) Type() string { return "form" }
+
+// descriptor is the value of --progress-fd; 0 is none.
+type descriptor int
+
+func (d *descriptor) String() string { return strconv.Itoa(int(*d)) }
+
+// Set implements pflag.Value.
+func (d *descriptor) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 3 {
+		return errors.New("want the number of an open file descriptor, from 3")
+	}
+	if err := unix.Fstat(n, new(unix.Stat_t)); err != nil {
+		return fmt.Errorf("it is not open: %w", err)
+	}
+	*d = descriptor(n)
+	return nil
+}
+
+// Type implements pflag.Value.
+func (d *descriptor) Type() string { return "number" }
+
+// AddProgress adds the flags of a command that takes long: --progress and --progress-fd.
+func AddProgress(cmd *cobra.Command) {
+	how, fd := form("auto"), descriptor(0)
+	flags := cmd.Flags()
+	flags.Var(&how, "progress", "`FORM` of the progress: bars, plain (a line every 10 s), json, none, or auto: "+
+		"bars on a terminal, json with --output json, else plain")
+	Words(flags, "progress", forms...)
+	flags.Var(&fd, "progress-fd", "`NUMBER` of an open file descriptor for the progress as lines of JSON")
+	Under("Output", flags)
+}
+
+// fdPause is the time between two lines of a stage on a file descriptor: a program draws bars of them.
+const fdPause = 200 * time.Millisecond
+
+// NewProgress shows the progress of a command with the flags of AddProgress.
+func NewProgress(cmd *cobra.Command, output Output) *Progress {
+	how, fd := form("auto"), descriptor(0)
+	if f, ok := flagValue(cmd, "progress").(*form); ok {
+		how = *f
+	}
+	if d, ok := flagValue(cmd, "progress-fd").(*descriptor); ok {
+		fd = *d
+	}
+	return newProgress(cmd.ErrOrStderr(), output, how, fd)
+}
+
+func flagValue(cmd *cobra.Command, name string) any {
+	if f := cmd.Flags().Lookup(name); f != nil {
+		return f.Value
+	}
+	return nil
+}
+
+func newProgress(stderr io.Writer, output Output, how form, fd descriptor) *Progress {
+	p := &Progress{most: map[string]int64{}, ended: make(chan struct{})}
+	if how == "auto" {
+		switch {
+		case !output.Text():
+			how = "json"
+		case terminal(stderr) != nil:
+			how = "bars"
+		}
+	}
+	switch how {
+	case "none":
+	case "json":
+		p.views = append(p.views, jsonLines(stderr, logPause, time.Now))
+	case "bars":
+		p.views = append(p.views, newBars(raw(stderr))) // bars move the cursor by escapes
+	default:
+		p.views = append(p.views, plainLines(stderr, time.Now))
+	}
+	if fd > 0 {
+		p.views = append(p.views, jsonLines(os.NewFile(uintptr(fd), "progress"), fdPause, time.Now))
+	}
+	go p.remind(time.NewTicker(logPause))
 	return p
+}
+
+// remind shows the stage again in each interval, also while nothing is done.
+func (p *Progress) remind(ticker *time.Ticker) {
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.ended:
+			return
+		case <-ticker.C:
+			p.mu.Lock()
+			if p.now.name != "" {
+				p.show()
+			}
+			p.mu.Unlock()
+		}
+	}
 }
 
 // Note shows a line.
 func (p *Progress) Note(line string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.note(line)
+	for _, v := range p.views {
+		v.note(line)
+	}
 }
 
 // Begin starts a stage of so many bytes; 0 means that the number is not known.
@@ -62,7 +177,7 @@ func (p *Progress) begin(s stage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now = s
-	p.show(s)
+	p.show()
 }
 
 // Add adds to the bytes or items of the stage that are done.
@@ -70,7 +185,17 @@ func (p *Progress) Add(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.now.done = min(p.now.done+n, p.now.total)
-	p.show(p.now)
+	p.show()
+}
+
+// show shows the stage; p.mu is locked.
+func (p *Progress) show() {
+	s := p.now
+	s.done = min(max(s.done, p.most[s.name]), s.total)
+	p.most[s.name] = s.done
+	for _, v := range p.views {
+		v.show(s)
+	}
 }
 
 // Track returns a callback for a stage that reports its total of bytes with each call.
@@ -84,97 +209,11 @@ func (p *Progress) Track(name string) func(done, all int64) {
 }
 
 // Close ends the bars.
-func (p *Progress) Close() { p.finish() }
-
-// tenths calls show at the start of a stage and at every tenth of it.
-func tenths(now func() time.Time, show func(s stage, elapsed time.Duration)) func(stage) {
-	var current string
-	var next int64
-	var started time.Time
-	return func(s stage) {
-		if s.name != current {
-			current, next, started = s.name, 0, now()
-		}
-		if s.total == 0 || s.done*10 >= next*s.total {
-			next = 1
-			if s.total > 0 {
-				next = s.done*10/s.total + 1
-			}
-			show(s, now().Sub(started))
-		}
+func (p *Progress) Close() {
+	close(p.ended)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, v := range p.views {
+		v.close()
 	}
-}
-
-// pause is the least time between two lines of a stage. A shorter stage has one line.
-const pause = 2 * time.Second
-
-func plainLines(w io.Writer, now func() time.Time) func(stage) {
-	var last time.Time
-	return tenths(now, func(s stage, elapsed time.Duration) {
-		switch {
-		case s.done == 0:
-			fmt.Fprintf(w, "%s\n", s.name)
-			last = now()
-		case now().Sub(last) < pause:
-		case s.done < s.total:
-			left := time.Duration(float64(elapsed) / float64(s.done) * float64(s.total-s.done))
-			fmt.Fprintf(w, "%s: %d%%, %s left\n", s.name, s.done*100/s.total, left.Round(time.Second))
-			last = now()
-		default:
-			fmt.Fprintf(w, "%s: %d%%\n", s.name, s.done*100/s.total)
-		}
-	})
-}
-
-func jsonLines(w io.Writer) (show func(stage), note func(string)) {
-	enc := json.NewEncoder(w)
-	show = tenths(time.Now, func(s stage, _ time.Duration) {
-		_ = enc.Encode(struct { // stderr may be closed
-			Stage string `json:"stage"`
-			Done  int64  `json:"done"`
-			Total int64  `json:"total"`
-		}{s.name, s.done, s.total})
-	})
-	return show, func(line string) {
-		_ = enc.Encode(struct { // stderr may be closed
-			Note string `json:"note"`
-		}{line})
-	}
-}
-
-func bars(w io.Writer) (show func(stage), note func(string), finish func()) {
-	pool := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(40))
-	var current stage
-	var bar *mpb.Bar
-	show = func(s stage) {
-		if s.name != current.name {
-			if bar != nil {
-				bar.SetCurrent(current.total)
-			}
-			current, bar = s, nil
-			if s.total > 0 {
-				bar = newBar(pool, s)
-			}
-		}
-		if bar != nil {
-			bar.SetCurrent(s.done)
-		}
-	}
-	note = func(line string) { fmt.Fprintln(pool, escape(line)) } // above the bars
-	return show, note, func() {
-		if bar != nil {
-			bar.Abort(false) // does nothing if the bar is complete
-		}
-		pool.Wait()
-	}
-}
-
-func newBar(pool *mpb.Progress, s stage) *mpb.Bar {
-	counters := decor.CountersKibiByte(" % .1f / % .1f")
-	if s.items {
-		counters = decor.CountersNoUnit(" %d / %d")
-	}
-	return pool.AddBar(s.total,
-		mpb.PrependDecorators(decor.Name(escape(s.name), decor.WC{W: 20, C: decor.DindentRight})),
-		mpb.AppendDecorators(decor.Percentage(), counters, decor.Name(" "), decor.AverageETA(decor.ET_STYLE_GO)))
 }

@@ -1,10 +1,19 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"golang.org/x/sys/unix"
 )
 
 // The bars waited endlessly for a stage that ended before its total.
@@ -23,11 +32,11 @@ func TestBarsEndWithTheWork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ended := make(chan struct{})
 			go func() {
-				show, _, finish := bars(new(bytes.Buffer))
+				b := newBars(new(bytes.Buffer))
 				for _, s := range work {
-					show(s)
+					b.show(s)
 				}
-				finish()
+				b.close()
 				close(ended)
 			}()
 			select {
@@ -39,19 +48,24 @@ func TestBarsEndWithTheWork(t *testing.T) {
 	}
 }
 
-func TestPlainProgressHasALineForEachTenthOfALongStage(t *testing.T) {
-	for step, want := range map[time.Duration]int{10 * time.Millisecond: 1 + 5, time.Second: 1 + 10, 0: 1} {
+// A log has a line at the start of a stage, one every 10 s, and one at the end if that is later.
+func TestPlainProgress(t *testing.T) {
+	for step, want := range map[time.Duration]string{
+		time.Millisecond: "read layers\nwrite store\n",
+		20 * time.Millisecond: "read layers\nread layers: 50% of 1000 KiB, 50 KiB/s, 10s left\n" +
+			"read layers: 100% of 1000 KiB, 50 KiB/s, 0s left\nwrite store\n",
+	} {
 		t.Run(step.String(), func(t *testing.T) {
 			var b bytes.Buffer
 			clock := time.Now()
-			show := plainLines(&b, func() time.Time { return clock })
-			for done := range int64(1001) {
-				show(stage{name: "read layers", done: done, total: 1000})
+			l := plainLines(&b, func() time.Time { return clock })
+			for n := range int64(1001) {
+				l.show(stage{name: "read layers", done: n << 10, total: 1000 << 10})
 				clock = clock.Add(step)
 			}
-			show(stage{name: "write store"})
-			if lines := strings.Count(b.String(), "\n"); lines != want+1 {
-				t.Errorf("got %d lines, want %d:\n%s", lines, want+1, b.String())
+			l.show(stage{name: "write store"})
+			if b.String() != want {
+				t.Errorf("got\n%s\nwant\n%s", b.String(), want)
 			}
 		})
 	}
@@ -63,7 +77,7 @@ func TestProgressShowsThatARequestIsRepeated(t *testing.T) {
 	for output, want := range map[Output]string{"text": note, "json": object, "yaml": object} {
 		t.Run(string(output), func(t *testing.T) {
 			var b bytes.Buffer
-			p := NewProgress(&b, output)
+			p := newProgress(&b, output, "auto", 0)
 			p.Note(note)
 			p.Close()
 			if b.String() != want+"\n" {
@@ -72,30 +86,98 @@ func TestProgressShowsThatARequestIsRepeated(t *testing.T) {
 		})
 	}
 	var b bytes.Buffer
-	show, addNote, finish := bars(&b)
-	show(stage{name: "read layers", done: 500, total: 1000})
-	addNote(note)
+	drawn := newBars(&b)
+	drawn.show(stage{name: "read layers", done: 500, total: 1000})
+	drawn.note(note)
 	time.Sleep(time.Second) // the bars are drawn several times
-	finish()
+	drawn.close()
 	if strings.Count(b.String(), note+"\n") != 1 || !strings.Contains(b.String(), "read layers") {
 		t.Errorf("bars: got %q, want one line of the note, and the stage", b.String())
 	}
 }
 
-func TestTrackedStage(t *testing.T) {
-	var b bytes.Buffer
-	p := NewProgress(&b, "json")
-	done := p.Track("read the store")
-	for n := int64(0); n <= 1000; n += 250 {
-		done(n, 1000)
+// What is done never decreases, also when a stage begins again: a damaged pack of the cache is made anew.
+func TestProgressNeverGoesBack(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	const want = `{"stage":"read the store","done":0,"total":1000}
-{"stage":"read the store","done":250,"total":1000}
-{"stage":"read the store","done":500,"total":1000}
-{"stage":"read the store","done":750,"total":1000}
-{"stage":"read the store","done":1000,"total":1000}
-`
-	if b.String() != want {
-		t.Errorf("got\n%swant\n%s", b.String(), want)
+	fd, err := unix.Dup(int(w.Fd())) // whoever starts the program hands it over
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newProgress(io.Discard, "", "none", descriptor(fd))
+	done := p.Track("read the store")
+	done(250, 1000)
+	p.now.name = "" // another stage
+	p.Begin("read the store", 1000)
+	p.Add(100)
+	time.Sleep(2 * fdPause) // its pauses
+	p.Add(200)
+	p.Note("a: asking b again")
+	p.Close()
+	if err := errors.Join(w.Close(), unix.Close(fd)); err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	notes := 0
+	for lines := bufio.NewScanner(r); lines.Scan(); {
+		checkEvent(t, lines.Bytes())
+		var e Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Stage == "" {
+			notes++
+			continue
+		}
+		got = append(got, e.Done)
+	}
+	if want := []int64{0, 300}; !slices.Equal(got, want) || notes != 1 {
+		t.Errorf("got %v and %d notes, want %v and one", got, notes, want)
+	}
+}
+
+// checkEvent compares a line with the published schema.
+func checkEvent(t *testing.T, line []byte) {
+	t.Helper()
+	schema, err := jsonschema.NewCompiler().Compile("../../docs/progress.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+	if err == nil {
+		err = schema.Validate(value)
+	}
+	if err != nil {
+		t.Errorf("%s: %v", line, err)
+	}
+}
+
+func TestFormOfTheProgress(t *testing.T) {
+	for _, test := range []struct {
+		output Output
+		how    form
+		want   string
+	}{
+		{"text", "auto", "read layers\n"}, {"text", "none", ""},
+		{"json", "auto", `{"stage":"read layers","unit":"bytes","done":0,"total":9}` + "\n"},
+		{"json", "plain", "read layers\n"},
+	} {
+		var b bytes.Buffer
+		p := newProgress(&b, test.output, test.how, 0)
+		p.Begin("read layers", 9)
+		p.Close()
+		if b.String() != test.want {
+			t.Errorf("--output %s --progress %s: got %q, want %q", test.output, test.how, b.String(), test.want)
+		}
+	}
+}
+
+func TestDescriptorOfTheProgress(t *testing.T) {
+	for _, text := range []string{"0", "2", "-1", "999", "x"} {
+		if err := new(descriptor).Set(text); err == nil {
+			t.Errorf("--progress-fd %s: got no error, want one", text)
+		}
 	}
 }

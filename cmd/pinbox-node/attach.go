@@ -31,7 +31,7 @@ func attachCommand() *cobra.Command {
 				return cli.Usagef("--auto does not go with --force: only you can decide that a release goes back")
 			}
 			o.Source = args[0]
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			o.Progress = progress.Track("read the store")
 			composing := progress.Track("put the store together")
 			o.Composing = func(_ stores.Store, done, all int64) { composing(done, all) }
@@ -57,5 +57,6 @@ func attachCommand() *cobra.Command {
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }

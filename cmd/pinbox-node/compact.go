@@ -21,7 +21,7 @@ of deltas does not use all slots. The new store replaces the others when CRI-O s
 next; until then they stay. The command runs at low priority.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			c, err := node.Compact(cmd.Context(), f.Options, all, progress.Track("write the store"))
 			progress.Close()
 			if err != nil {
@@ -37,5 +37,6 @@ next; until then they stay. The command runs at low priority.`,
 	f.addReserve(cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }

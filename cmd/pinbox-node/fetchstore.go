@@ -26,7 +26,7 @@ func fetchStoreCommand() *cobra.Command {
 				return cli.Usagef("give --digest and --size")
 			}
 			o.URL, o.File = args[0], args[1]
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			o.Done = progress.Track("fetch the store")
 			o.Note = func(err error) { progress.Note(err.Error()) }
 			found, err := fetch.Store(cmd.Context(), o)
@@ -43,6 +43,8 @@ func fetchStoreCommand() *cobra.Command {
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
+	cli.Interrupted(cmd, "the file keeps what has come; run the command again to fetch the rest")
 	return cmd
 }
 

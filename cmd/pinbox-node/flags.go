@@ -85,15 +85,19 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.CRIOLog, "crio-log", "", "`FILE` of CRI-O's log (default: the journal)")
 	flags.DurationVar(&f.interval, "interval", 5*time.Minute,
 		"`TIME` between passes of the service when nothing changes")
-	flags.StringVar(&f.Metrics, "metrics", "",
-		"`FILE` of the metrics for Prometheus (default: metrics.prom in the folder of the status)")
-	cli.Files(flags, "metrics", "prom")
+	flags.StringVar(&f.Metrics, "metrics", "", "`ADDR` of loopback, such as 127.0.0.1:9750, where the service serves its "+
+		"metrics for Prometheus (default: none)")
+	flags.StringVar(&f.MetricsFile, "metrics-file", "",
+		"`FILE` of the metrics for node_exporter (default: metrics.prom in the folder of the status)")
+	cli.Files(flags, "metrics-file", "prom")
 	cli.Under("Pass", flags)
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
 		"`FILE` with the API of a cluster, whose PinnedImageSets the service follows, too; or in-cluster, in a pod")
 	cli.Words(flags, "kubeconfig", cluster.InCluster)
 	flags.DurationVar(&f.Jitter, "jitter", 10*time.Second,
 		"`TIME` within which the service starts a pass after a change in the cluster, at random")
+	flags.BoolVar(&f.Condition, "node-condition", false,
+		"write the condition PinnedImagesReady of the Node in the cluster; in a pod, deploy/node-condition.yaml permits it")
 	cli.Under("Cluster", flags)
 }
 

@@ -23,8 +23,8 @@ systemctl stop var-lib-pinbox-stores-1.mount
 for unit in pinbox-mount.service var-lib-pinbox-stores-1.mount; do
 	mkdir -p /etc/systemd/system/$unit.d
 done
-printf '[Service]\nTimeoutStartSec=3\nTimeoutStopSec=1\n' >/etc/systemd/system/pinbox-mount.service.d/limit.conf
-printf '[Mount]\nTimeoutSec=2\n' >/etc/systemd/system/var-lib-pinbox-stores-1.mount.d/limit.conf
+printf '[Service]\nTimeoutStartSec=6\nTimeoutStopSec=2\n' >/etc/systemd/system/pinbox-mount.service.d/limit.conf
+printf '[Mount]\nTimeoutSec=4\n' >/etc/systemd/system/var-lib-pinbox-stores-1.mount.d/limit.conf
 systemctl daemon-reload
 touch /disk/hang
 while [ ! -e /disk/hangs ]; do sleep 0.1; done

@@ -26,7 +26,7 @@ func installStoreCommand() *cobra.Command {
 			if check {
 				return partition.Check(o)
 			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			o.Done = progress.Track("copy the store and read it again")
 			r, err := partition.Install(cmd.Context(), o)
 			progress.Close()
@@ -43,6 +43,7 @@ func installStoreCommand() *cobra.Command {
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }
 

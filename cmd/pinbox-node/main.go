@@ -14,8 +14,10 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// version is set by the linker.
-var version = "dev"
+// linked is set by the linker.
+var linked string
+
+var version = cli.Version(linked)
 
 func main() {
 	if root.Init() { // a child that unpacks a layer
@@ -48,11 +50,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Long:    longHelp,
 		Version: version,
 	}
-	cli.Group(program, "Images", statusCommand(), planCommand(), firstbootCommand(), runCommand(),
+	cli.Group(program, "Images", statusCommand(), reportCommand(), planCommand(), firstbootCommand(), runCommand(),
 		copyVolumesCommand())
 	cli.Group(program, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
 		verifyCommand())
 	cli.Group(program, "Boot and installation", setupCommand(), mountCommand(), installStoreCommand(),
-		fetchStoreCommand())
+		fetchStoreCommand(), cli.VersionCommand(version, ""))
 	return cli.Program{Root: program, Rows: table}.Run(ctx, args, stdout, stderr)
 }

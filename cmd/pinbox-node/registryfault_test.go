@@ -26,7 +26,7 @@ func TestFaultsOfRegistries(t *testing.T) {
 				pin = strings.Replace(pin, registry.Host, proxy.Host, 1)
 				n.WriteSet("s.yaml", sample.SetNamed("s", pin))
 				proxy.Fail(fault, part, 1)
-				healthy(t, n, "--stall", "1s")
+				healthy(t, n, "--stall", "3s")
 				if met := proxy.Heal(); met != 1 {
 					t.Errorf("got %d requests with the fault, want 1", met)
 				}

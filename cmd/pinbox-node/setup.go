@@ -72,7 +72,8 @@ func setupCommand() *cobra.Command {
 		"`PATH` of a store to attach: a file, a folder, or the device of a medium; with --root, a path in the image, "+
 			"which is attached at boot")
 	cmd.Flags().StringVar(&o.Root, "root", "", "`DIR` of an image of an operating system")
-	cmd.Flags().StringVar(&o.Program, "program", provision.DefaultProgram, "`PATH` of pinbox-node on the machine")
+	cmd.Flags().StringVar(&o.Program, "program", "", "`PATH` of pinbox-node on the machine (default: "+
+		provision.PackagedProgram+" if a package has installed it, else "+provision.DefaultProgram+")")
 	cmd.Flags().BoolVar(&o.AutoAttach, "auto-attach", false, "attach a medium with a later release when it is plugged in")
 	cmd.Flags().BoolVar(&o.CopyVolumes, "image-volumes", false,
 		"copy the images of image volumes into CRI-O's own store, where pods can mount them")
@@ -81,6 +82,7 @@ func setupCommand() *cobra.Command {
 	f.addAttachFirst(cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }
 
@@ -112,7 +114,7 @@ func (f *passFlags) addAttachFirst(flags *pflag.FlagSet) {
 
 // attachFirst attaches a store to the machine that was set up, and pins its images.
 func attachFirst(cmd *cobra.Command, f passFlags, output cli.Output, store string) (*attached, error) {
-	progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+	progress := cli.NewProgress(cmd, output)
 	f.Waiting = func(why error) { progress.Note(why.Error()) }
 	a, err := node.Attach(cmd.Context(), f.Options,
 		stores.AttachOptions{Source: store, Progress: progress.Track("read the store")})

@@ -65,7 +65,7 @@ func (shown shownStatus) print(w io.Writer) error {
 			fmt.Fprintln(w, set.LastFailedGenerationError) // a file that cannot be read as a set
 		}
 	}
-	for _, line := range s.Cluster.Lines() {
+	for _, line := range append(s.Cluster.Lines(), s.OperatorLines()...) {
 		fmt.Fprintln(w, line)
 	}
 	for _, e := range s.Errors {

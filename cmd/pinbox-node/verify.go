@@ -32,7 +32,7 @@ reads layers in random order until they have so many percent of all bytes.`,
 			if seed == 0 {
 				seed = rand.Uint32()
 			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			v, err := node.Verify(cmd.Context(), f.Options, stores.VerifyOptions{
 				Percent: float64(sample), Seed: uint64(seed), Progress: progress.Track("read layers again"),
 			})
@@ -50,6 +50,7 @@ reads layers in random order until they have so many percent of all bytes.`,
 	f.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }
 

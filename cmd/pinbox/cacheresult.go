@@ -30,7 +30,7 @@ func verifyCache(cmd *cobra.Command, packs cache.Cache, output cli.Output) error
 	for _, e := range entries {
 		all += e.Size
 	}
-	progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+	progress := cli.NewProgress(cmd, output)
 	progress.Begin("read packs", all)
 	damaged, err := packs.Verify(cmd.Context(), progress.Add)
 	progress.Close()

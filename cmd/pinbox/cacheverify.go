@@ -20,5 +20,6 @@ func cacheVerifyCommand() *cobra.Command {
 		},
 	}
 	addCacheDir(cmd, &dir, &output)
+	cli.AddProgress(cmd)
 	return cmd
 }

@@ -37,7 +37,7 @@ func deltaCommand() *cobra.Command {
 			if opts.Signer, err = sign.signer(); err != nil {
 				return err
 			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
+			progress := cli.NewProgress(cmd, in.output)
 			opts.Hooks = hooks(progress)
 			result, err := builder.Delta(cmd.Context(), opts)
 			progress.Close()
@@ -53,8 +53,11 @@ func deltaCommand() *cobra.Command {
 	cli.Under("Inputs", cmd.Flags())
 	in.add(cmd.Flags())
 	in.addAPI(cmd.Flags())
+	in.addLevel(cmd.Flags())
 	cache.add(cmd.Flags())
 	sign.add(cmd.Flags())
 	addOut(cmd.Flags(), &out, "`DIR` to make; it appears complete or not at all", &in.output)
+	cli.AddProgress(cmd)
+	cli.Interrupted(cmd, "the cache keeps the layers that were read, unless --no-cache; run the command again to go on")
 	return cmd
 }

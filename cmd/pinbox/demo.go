@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,7 +19,7 @@ func demoCommand() *cobra.Command {
 	var out, base string
 	cmd := &cobra.Command{
 		Use:   "demo [-o demo/] [--iso rhcos-live.iso]",
-		Short: "Plan, build and verify an appliance of sample images",
+		Short: "Plan, build and verify an appliance of sample images, and a delta to its next release",
 		Args:  cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
 	}
 	cmd.Flags().StringVar(&base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")
@@ -37,15 +38,19 @@ func demo(cmd *cobra.Command, out, base string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", builder.ErrNodeBinary, err)
 	}
-	images, appliance := filepath.Join(out, "images"), filepath.Join(out, "appliance")
-	if err := demoimages.Write(images, program); err != nil {
+	images, next := filepath.Join(out, "images"), filepath.Join(out, "next")
+	if err := errors.Join(demoimages.Write(images, "1.0", program), demoimages.Write(next, "1.1", program)); err != nil {
 		return err
 	}
+	appliance, delta := filepath.Join(out, "appliance"), filepath.Join(out, "delta")
 	build := []string{"build", "--oci", images, "--no-cache", "-o", appliance}
 	if base != "" {
 		build = append(build, "--iso", base)
 	}
-	for _, args := range [][]string{{"plan", "--oci", images}, build, {"verify", appliance}} {
+	for _, args := range [][]string{
+		{"plan", "--oci", images}, build, {"verify", appliance},
+		{"delta", "--from", appliance, "--oci", next, "--no-cache", "-o", delta}, {"verify", delta, "--base", appliance},
+	} {
 		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
 		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != cli.ExitOK {
 			return cli.Reported(code)

@@ -14,11 +14,14 @@ import (
 
 func diffCommand() *cobra.Command {
 	var output cli.Output
+	var names names
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Compare two locks, folders or ISOs: images and layers added, removed and unchanged",
-		Long: `Compare two locks, folders or ISOs: images and layers added, removed and unchanged. Of a thin delta,
-also what of each layer is the same, patched and literal, and which files take most of it.`,
+		Short: "Compare two locks, folders or ISOs: images and layers changed, added and removed",
+		Long: `Compare two locks, folders or ISOs: images and layers changed, added and removed. An image is
+changed if its component, its tag or its repository has another digest; the layers are those that
+the old one lacks. Of a thin delta, also what of each layer is the same, patched and literal, and
+which files take most of it.`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var locks [2]pinset.Lock
@@ -32,10 +35,11 @@ also what of each layer is the same, patched and literal, and which files take m
 			if err != nil {
 				return err
 			}
-			return printDifference(cmd, output, difference{pinset.Compare(locks[0], locks[1]), recipes})
+			return printDifference(cmd, output, names, difference{pinset.Compare(locks[0], locks[1]), recipes})
 		},
 	}
 	output.Add(cmd.Flags())
+	names.add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	return cmd
 }
@@ -47,25 +51,33 @@ type difference struct {
 	Thin *artifact.Recipes `json:"thin,omitempty"`
 }
 
-func printDifference(cmd *cobra.Command, output cli.Output, d difference) error {
+func printDifference(cmd *cobra.Command, output cli.Output, names names, d difference) error {
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), d)
 	}
 	w := cmd.OutOrStdout()
+	table := cli.Table(w)
+	for _, c := range d.Changed {
+		fmt.Fprintf(table, "changed\t%s\t%s → %s\t(+%s, %d of %s)\n", names.name(c.Name), names.digest(c.Old),
+			names.digest(c.New), bytesize.Format(c.NewLayers.Bytes), c.NewLayers.Count, cli.Plural(c.Layers, "layer"))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
 	for _, pin := range d.Removed {
-		fmt.Fprintf(w, "- %s\n", pin)
+		fmt.Fprintf(w, "- %s\n", names.pin(pin))
 	}
 	for _, pin := range d.Added {
-		fmt.Fprintf(w, "+ %s\n", pin)
+		fmt.Fprintf(w, "+ %s\n", names.pin(pin))
 	}
 	for _, tag := range d.MovedTags {
 		fmt.Fprintf(w, "%s is a tag of another image now\n", tag)
 	}
-	_, err := fmt.Fprintf(w, "images: %d added, %d removed, %d unchanged\nlayers: %s added, %s removed, %s unchanged\n",
-		len(d.Added), len(d.Removed), len(d.Unchanged),
+	_, err := fmt.Fprintf(w, "images: %d changed, %d added, %d removed, %d unchanged\nlayers: %s added, %s removed, "+
+		"%s unchanged\n", len(d.Changed), len(d.Added), len(d.Removed), len(d.Unchanged),
 		volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersUnchanged))
 	if err == nil && d.Thin != nil {
-		err = printRecipes(w, *d.Thin)
+		err = printRecipes(w, names, *d.Thin)
 	}
 	return err
 }
@@ -73,12 +85,12 @@ func printDifference(cmd *cobra.Command, output cli.Output, d difference) error 
 // largestPrinted is how many of the largest files people read.
 const largestPrinted = 10
 
-func printRecipes(out io.Writer, r artifact.Recipes) error {
+func printRecipes(out io.Writer, names names, r artifact.Recipes) error {
 	fmt.Fprintf(out, "thin delta of %s, for a store of %s:\n", bytesize.Format(r.Size), bytesize.Format(r.StoreSize))
 	w := cli.Table(out)
 	fmt.Fprintln(w, "IMAGE\tLAYER\tSAME\tPATCHED\tLITERAL\tHEADERS")
 	for _, l := range r.Layers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Image, l.DiffID.Encoded()[:12], bytesize.Format(l.Same.Size),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", names.pin(l.Image), l.DiffID.Encoded()[:12], bytesize.Format(l.Same.Size),
 			packed(l.Patched), packed(l.Literal), packed(l.Headers))
 	}
 	if err := w.Flush(); err != nil {
@@ -89,7 +101,7 @@ func printRecipes(out io.Writer, r artifact.Recipes) error {
 	}
 	w = cli.Table(out)
 	for _, f := range r.Largest[:min(len(r.Largest), largestPrinted)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", bytesize.Format(f.Packed), printable(f.Path), f.Image)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", bytesize.Format(f.Packed), printable(f.Path), names.pin(f.Image))
 	}
 	return w.Flush()
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // inputFlags are the flags for inputs and for the access to registries, of plan, build, delta and lock.
@@ -37,6 +38,7 @@ type inputFlags struct {
 	platform   string
 	release    int64
 	nodeBinary string
+	level      string
 	setAPI     string
 	access     storage.Access
 	pullSecret string
@@ -73,6 +75,14 @@ func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 		"`FILE` of pinbox-node to put into the store, instead of the one in the appliance file (default: the one "+
 			"next to pinbox; if there is none, nodes keep theirs after a delta)")
 	cli.Under("Nodes", flags)
+}
+
+// addLevel adds --compression-level, for commands that write a store.
+func (f *inputFlags) addLevel(flags *pflag.FlagSet) {
+	flags.StringVar(&f.level, "compression-level", "",
+		"`LEVEL` of the store's compression, instead of the one in the appliance file: fast, default or best")
+	cli.Words(flags, "compression-level", string(squashfs.Fast), string(squashfs.Default), string(squashfs.Best))
+	cli.Under("Output", flags)
 }
 
 // addAPI adds --api, for commands that write manifests.
@@ -219,6 +229,12 @@ func (f *inputFlags) override(a *spec.Appliance) (err error) {
 			return cli.Usagef("--api is for a cluster: set spec.openshift.version in the appliance file")
 		}
 		a.Spec.OpenShift.API = f.setAPI
+	}
+	if f.level != "" {
+		a.Spec.Store.CompressionLevel = squashfs.Level(f.level)
+		if err := (&squashfs.Options{Level: a.Spec.Store.CompressionLevel}).Validate(); err != nil {
+			return cli.Usagef("--compression-level: %w", err)
+		}
 	}
 	a.Metadata.Release = cmp.Or(f.release, a.Metadata.Release)
 	a.Spec.Mirrors = append(a.Spec.Mirrors, f.mirrors...)

@@ -44,11 +44,12 @@ func isoExtractCommand() *cobra.Command {
 	cmd.Flags().StringVar(&pxe, "pxe", "",
 		"make `DIR` with kernel, ramdisks, Ignition config, and examples for iPXE and GRUB")
 	cli.Under("Parts", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }
 
 func extractPXE(cmd *cobra.Command, name, dir string) error {
-	progress := cli.NewProgress(cmd.ErrOrStderr(), "")
+	progress := cli.NewProgress(cmd, "")
 	names, err := artifact.ExtractPXE(cmd.Context(), name, dir, hooks(progress))
 	progress.Close()
 	if err != nil {

@@ -17,7 +17,7 @@ func isoResetCommand() *cobra.Command {
 			if out == "" {
 				return cli.Usagef("name the file to write with -o")
 			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), "")
+			progress := cli.NewProgress(cmd, "")
 			err := artifact.Reset(cmd.Context(), args[0], out, hooks(progress))
 			progress.Close()
 			return err
@@ -25,5 +25,6 @@ func isoResetCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "`FILE` of the ISO to write")
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }

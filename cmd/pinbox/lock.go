@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
-
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
 func lockCommand() *cobra.Command {
@@ -28,18 +26,14 @@ func lockCommand() *cobra.Command {
 			if err := checkLockFile(out); err != nil {
 				return err
 			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
+			progress := cli.NewProgress(cmd, in.output)
 			opts.Hooks = hooks(progress)
 			lock, warnings, err := builder.Plan(cmd.Context(), opts)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			var b bytes.Buffer
-			if err := lock.Encode(&b); err != nil {
-				return err
-			}
-			if _, err := atomicfile.Write(out, b.Bytes(), 0o644); err != nil {
+			if err := artifact.WriteLock(out, lock); err != nil {
 				return err
 			}
 			return printLocked(cmd, in.output, locked{out, len(lock.Images), warnings})
@@ -47,5 +41,6 @@ func lockCommand() *cobra.Command {
 	}
 	in.add(cmd.Flags())
 	addOut(cmd.Flags(), &out, "`FILE` to write (default: appliance.lock.json for appliance.yaml)", &in.output)
+	cli.AddProgress(cmd)
 	return cmd
 }

@@ -37,7 +37,7 @@ func mediumCommand() *cobra.Command {
 			if o.Signer, err = sign.signer(); err != nil {
 				return err
 			}
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			o.Dir, o.Hooks = args[0], hooks(progress)
 			err = artifact.Medium(cmd.Context(), o)
 			progress.Close()
@@ -59,6 +59,7 @@ func mediumCommand() *cobra.Command {
 		"write a folder with the store in parts of less than `SIZE` instead, such as 4G, for a stick with FAT")
 	cli.Under("Parts", cmd.Flags())
 	addOut(cmd.Flags(), &o.Out, "`FILE` of the ISO to write, or folder of the parts", &output)
+	cli.AddProgress(cmd)
 	return cmd
 }
 

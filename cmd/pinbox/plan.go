@@ -10,6 +10,7 @@ import (
 func planCommand() *cobra.Command {
 	var in inputFlags
 	var from []string
+	var names names
 	cmd := &cobra.Command{
 		Use:   "plan {-c appliance.yaml | --set sets.yaml}",
 		Short: "Show what an appliance would contain, and write nothing",
@@ -20,19 +21,21 @@ func planCommand() *cobra.Command {
 				return err
 			}
 			opts.From = from
-			progress := cli.NewProgress(cmd.ErrOrStderr(), in.output)
+			progress := cli.NewProgress(cmd, in.output)
 			opts.Hooks = hooks(progress)
 			lock, missing, warnings, err := builder.PlanDelta(cmd.Context(), opts)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			return printPlan(cmd, in.output, lock, missing, warnings)
+			return printPlan(cmd, in.output, names, lock, missing, warnings)
 		},
 	}
 	addFrom(cmd.Flags(), &from)
 	in.add(cmd.Flags())
 	in.output.Add(cmd.Flags())
+	names.add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }

@@ -46,7 +46,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
 	default:
-		next += "; see \"Deploying to a node\" in docs/build.md"
+		next += "; see docs/first-boot.md"
 	}
 	content, does, private := "it", "names the store", ""
 	if r.Format.Unpacked {
@@ -88,7 +88,7 @@ func printLocked(cmd *cobra.Command, output cli.Output, l locked) error {
 }
 
 func printPlan(
-	cmd *cobra.Command, output cli.Output, lock pinset.Lock, missing *builder.DeltaPlan, warnings []string,
+	cmd *cobra.Command, output cli.Output, names names, lock pinset.Lock, missing *builder.DeltaPlan, warnings []string,
 ) error {
 	totals := lock.Totals()
 	if !output.Text() {
@@ -102,17 +102,19 @@ func printPlan(
 	printWarnings(cmd, warnings)
 	out := cmd.OutOrStdout()
 	w := cli.Table(out)
-	fmt.Fprintln(w, "IMAGE\tLAYERS\tSIZE")
+	fmt.Fprintln(w, "IMAGE\tNAME\tLAYERS\tSIZE")
 	for _, img := range lock.Images {
 		var bytes int64
 		for _, l := range img.Layers {
 			bytes += l.Size
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\n", img.Pin, len(img.Layers), bytesize.Format(bytes))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\n", names.pin(img.Pin), names.name(img.Name()), len(img.Layers),
+			bytesize.Format(bytes))
 	}
 	for _, a := range lock.Artifacts {
 		t := pinset.Lock{Artifacts: []pinset.LockedArtifact{a}}.Totals()
-		fmt.Fprintf(w, "%s\t%s\t%s\n", a.Pin, cli.Plural(len(a.Blobs), "blob"), bytesize.Format(t.ArtifactBytes))
+		fmt.Fprintf(w, "%s\t\t%s\t%s\n", names.pin(a.Pin), cli.Plural(len(a.Blobs), "blob"),
+			bytesize.Format(t.ArtifactBytes))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -10,8 +10,10 @@ import (
 	"github.com/pinbox/pinbox/storage/codec"
 )
 
-// version is set by the linker.
-var version = "dev"
+// linked is set by the linker.
+var linked string
+
+var version = cli.Version(linked)
 
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
@@ -25,8 +27,11 @@ images: the node boots with every image, and pulls and copies nothing.
 ` + exitHelp(),
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
-	cli.Group(root, "Build", planCommand(), buildCommand(), deltaCommand(), lockCommand(), mediumCommand())
-	cli.Group(root, "Inspect", verifyCommand(), sbomCommand(), diffCommand(), lintCommand(), isoCommand())
-	cli.Group(root, "Maintain", cacheCommand(), demoCommand())
+	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
+		lockCommand(), mediumCommand())
+	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), sbomCommand(), diffCommand(), lintCommand(),
+		isoCommand())
+	cli.Group(root, "Operate", fleetCommand())
+	cli.Group(root, "Maintain", cacheCommand(), demoCommand(), cli.VersionCommand(version, codec.ZstdID()))
 	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
 }

@@ -108,6 +108,7 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 // notInScripts are commands of the documents that sessions cannot run, and who does.
 var notInScripts = []struct{ prefix, why string }{
 	{"make ", "CI and fixtures/fresh run them"},
+	{"CGO_ENABLED=0 go install ", "takes a module proxy: TestGoInstall of fixtures/fresh"},
 	{"helm template ", "another program; the session gives lint a file on stdin"},
 	{"sudo ", "takes root: TestDirByTheProgram"},
 	{"mkdir -p rootfs/", "goes with the next: a file system of the user's own"},
@@ -115,6 +116,8 @@ var notInScripts = []struct{ prefix, why string }{
 	{"mkfs.ext4 -d rootfs", "another program"},
 	{"cp worker-v2.yaml /etc/pinbox/", "takes a node: the tests of cmd/pinbox-node"},
 	{"mv /etc/pinbox/", "takes a node: the tests of cmd/pinbox-node"},
+	{"pinbox build --oc-mirror ", "takes output of oc-mirror: TestApplianceOfOCMirror"},
+	{"pinbox delta --from out/ --oc-mirror ", "takes output of oc-mirror: the tests of builder"},
 	{"pinbox-node ", "takes a node with CRI-O: the tests of cmd/pinbox-node, and fixtures/live"},
 	{"PINBOX_NODE_FLAGS=", "a file of variables"},
 	{"HTTPS_PROXY=", "a file of variables"},
@@ -128,6 +131,12 @@ var notInScripts = []struct{ prefix, why string }{
 	{"kubectl ", "takes an API server: fixtures/kube applies the same files to one"},
 	{"echo 'PINBOX_NODE_FLAGS=", "a file of variables"},
 	{"dnf ", "another program"},
+	{"pinbox fleet status --", "takes an API server: fixtures/kube"},
+	{"pinbox fleet apply ", "takes an API server: fixtures/kube runs the line"},
+	{"pinbox fleet pause", "takes an API server: fixtures/kube runs the line"},
+	{"pinbox fleet resume", "takes an API server: fixtures/kube runs the line"},
+	{"pinbox fleet controller", "takes an API server: fixtures/kube runs it with other flags"},
+	{"pinbox fleet rollback", "takes an API server: fixtures/kube runs the line"},
 	{"podman ", "another program: TestSetUpMachine has skopeo, which reads the same files"},
 	{"mkdir -p /var/lib/pinbox", "takes root: the tests of storage/root mount stores likewise"},
 	{"mount -t squashfs", "takes root: the tests of storage/root mount stores likewise"},
@@ -179,13 +188,14 @@ func glob(t *testing.T, pattern string) []string {
 }
 
 var (
-	shellBlock    = regexp.MustCompile("(?ms)^```(?:sh|console)\n(.*?)^```")
+	shellBlock    = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
 	shellComment  = regexp.MustCompile(`(^|\s)#.*`)
 	shellOperator = regexp.MustCompile(`&&|\|\|?|;`)
 	scriptCommand = regexp.MustCompile(`(?m)^(?:! )?(?:exec|exits \d+) (.*)$`)
 )
 
-// documentCommands are the commands of all blocks of shell in a document.
+// documentCommands are the commands of all blocks of shell in a document. What a console shows is run by
+// TestConsoleOfTheReadmeGolden.
 func documentCommands(text string) (commands []string) {
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {

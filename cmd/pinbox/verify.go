@@ -21,7 +21,7 @@ func verifyCommand() *cobra.Command {
 		Short: "Check all hashes of an appliance, and that its files agree",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			progress := cli.NewProgress(cmd.ErrOrStderr(), output)
+			progress := cli.NewProgress(cmd, output)
 			verified, err := verifyAll(cmd.Context(), args[0], key, bases, hooks(progress))
 			if err == nil && deep {
 				verified.Layers, err = verify.Layers(cmd.Context(), append(args, bases...), hooks(progress))
@@ -44,6 +44,7 @@ func verifyCommand() *cobra.Command {
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
+	cli.AddProgress(cmd)
 	return cmd
 }
 

@@ -47,8 +47,11 @@ func dial(kubeconfig string) (client, error) {
 	if err != nil {
 		return client{}, err
 	}
-	c.UserAgent, c.WarningHandler = "pinbox-node", rest.NoWarnings{}
-	var api client
+	return newClient(c, "pinbox-node")
+}
+
+func newClient(c *rest.Config, agent string) (api client, err error) {
+	c.UserAgent, c.WarningHandler = agent, rest.NoWarnings{}
 	if api.sets, err = dynamic.NewForConfig(c); err != nil {
 		return client{}, err
 	}

@@ -86,6 +86,14 @@ func (k *Known) check() error {
 			return fmt.Errorf("%q: control characters", text)
 		}
 	}
+	if len(k.Operator) > MaxSets {
+		return fmt.Errorf("%d sets of the operator, more than %d", len(k.Operator), MaxSets)
+	}
+	for _, o := range k.Operator {
+		if !pinset.ValidName(o.Name) {
+			return fmt.Errorf("operator: name %q: not an RFC 1123 subdomain", o.Name)
+		}
+	}
 	if len(k.Sets) > MaxSets {
 		return fmt.Errorf("%d sets, more than %d", len(k.Sets), MaxSets)
 	}
@@ -107,14 +115,34 @@ func (s Set) check() error {
 		return fmt.Errorf("name %q: not an RFC 1123 subdomain", s.Name)
 	case s.Generation < 1:
 		return fmt.Errorf("generation %d: less than 1", s.Generation)
-	case len(s.Images) > maxImages:
-		return fmt.Errorf("%d images, more than %d", len(s.Images), maxImages)
 	case !pinset.Printable(s.UID + s.ResourceVersion):
 		return fmt.Errorf("uid %q, resourceVersion %q: control characters", s.UID, s.ResourceVersion)
 	case s.Role != nil && !pinset.Printable(*s.Role):
 		return fmt.Errorf("role %q: control characters", *s.Role)
 	}
-	for i, img := range s.Images {
+	if !pinset.Printable(s.Rollout) {
+		return fmt.Errorf("rollout %q: control characters", s.Rollout)
+	}
+	if s.Held != nil {
+		if err := s.Held.check(); err != nil {
+			return fmt.Errorf("held: %w", err)
+		}
+	}
+	return checkImages(s.Images)
+}
+
+func (c Content) check() error {
+	if c.Generation < 0 {
+		return fmt.Errorf("generation %d: less than 0", c.Generation)
+	}
+	return checkImages(c.Images)
+}
+
+func checkImages(images []string) error {
+	if len(images) > maxImages {
+		return fmt.Errorf("%d images, more than %d", len(images), maxImages)
+	}
+	for i, img := range images {
 		if len(img) > maxImageBytes || !pinset.Printable(img) {
 			return fmt.Errorf("images[%d]: %d bytes, or control characters", i, len(img))
 		}

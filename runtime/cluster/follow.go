@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -44,6 +44,10 @@ type Options struct {
 	Jitter time.Duration
 	// Statuses of the node are reported in its NodeImageStatus. nil is fine.
 	Statuses <-chan runtime.Status
+	// Condition means that the Node gets a condition, too.
+	Condition bool
+	// Operator means that the Machine Config Operator pins on the node: what it reports is followed, too.
+	Operator bool
 	Log      *slog.Logger
 }
 
@@ -52,16 +56,22 @@ type follower struct {
 	Options
 	client  client
 	known   Known
+	refused string   // why what the API has is not taken
 	deleted []string // sets whose deletion is to be confirmed
 	updates chan func() (changed bool)
 	changes chan struct{}
-	problem string // of the document, logged last
+	problem string       // of the document, logged last
+	uid     atomic.Value // string: that of the node, for the report
+	synced  chan time.Time
+	waves   waves
 }
 
 // Follow keeps the document current until ctx ends. The channel receives a value some time after it has changed.
 func Follow(ctx context.Context, o Options) (<-chan struct{}, error) {
 	o.Node = strings.ToLower(o.Node) // as the kubelet registers a node
-	f := &follower{Options: o, updates: make(chan func() bool), changes: make(chan struct{}, 1)}
+	f := &follower{
+		Options: o, updates: make(chan func() bool), changes: make(chan struct{}, 1), synced: make(chan time.Time, 1),
+	}
 	var err error
 	if f.known, err = Read(o.File); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -89,6 +99,11 @@ func (f *follower) run(ctx context.Context) {
 		case update := <-f.updates:
 			state, deleted := f.known.State, slices.Clone(f.deleted)
 			changed := update()
+			changed = f.followWaves(ctx) || changed
+			if f.known.synced(time.Now()) {
+				changed = true
+				f.synced <- f.known.FirstSync // once, so it does not wait
+			}
 			if f.known.State != state {
 				f.Log.Info("cluster", "state", f.known.State, "reason", f.known.Reason)
 			}
@@ -164,6 +179,9 @@ func (f *follower) connect(ctx context.Context) {
 			f.update(ctx, func() bool { f.client = c; return false })
 			go f.followNode(ctx, c)
 			go f.report(ctx, c)
+			if f.Operator {
+				go f.followOperator(ctx, c)
+			}
 			f.followSets(ctx, c)
 			return
 		}
@@ -201,6 +219,8 @@ func (f *follower) followSets(ctx context.Context, c client) {
 // answered takes the result of a request for sets.
 func (f *follower) answered(err error) {
 	switch now := time.Now(); {
+	case err == nil && f.refused != "":
+		f.known.failed(f.refused, now)
 	case err == nil:
 		f.known.answered(now)
 	case apierrors.IsNotFound(err):
@@ -214,27 +234,35 @@ func (f *follower) answered(err error) {
 func (f *follower) listed(objects []any, version string) bool {
 	var sets []Set
 	if len(objects) > MaxSets {
-		f.known.failed(fmt.Sprintf("%d sets, more than %d", len(objects), MaxSets), time.Now())
-		return false
+		return f.refuse(fmt.Sprintf("%d sets, more than %d", len(objects), MaxSets))
 	}
 	for _, o := range objects {
 		s, err := object(o.(*unstructured.Unstructured)) // the type of the source
 		if err != nil {
-			f.known.failed(err.Error(), time.Now())
-			return false
+			return f.refuse(err.Error())
 		}
 		sets = append(sets, s)
 	}
+	if f.refused != "" {
+		f.refused = ""
+		f.known.answered(time.Now())
+	}
 	f.deleted = f.known.list(sets, version, time.Now())
 	return true
+}
+
+// refuse notes why what the API has is not taken, until a list is. It reports that the sets stay.
+func (f *follower) refuse(reason string) (changed bool) {
+	f.refused = reason
+	f.known.failed(reason, time.Now())
+	return false
 }
 
 // put takes a set that was created or changed.
 func (f *follower) put(o any) bool {
 	s, err := object(o.(*unstructured.Unstructured))
 	if err != nil {
-		f.known.failed(err.Error(), time.Now())
-		return false
+		return f.refuse(err.Error())
 	}
 	f.forget(s.Name)
 	f.known.put(s)
@@ -253,37 +281,4 @@ func (f *follower) removed(o any) bool {
 // forget cancels the confirmation of a deletion.
 func (f *follower) forget(name string) {
 	f.deleted = slices.DeleteFunc(f.deleted, func(d string) bool { return d == name })
-}
-
-// followNode follows the labels of the node.
-func (f *follower) followNode(ctx context.Context, c client) {
-	nodes := c.nodes.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
-	only := func(o metav1.ListOptions) metav1.ListOptions { o.FieldSelector = "metadata.name=" + f.Node; return o }
-	register := func(o any) {
-		roles := Roles(o.(*metav1.PartialObjectMetadata).Labels)
-		f.update(ctx, func() bool { return f.known.register(roles) })
-	}
-	last := ""
-	replicate(ctx, &source{
-		list: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
-			return nodes.List(ctx, only(o))
-		},
-		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return nodes.Watch(ctx, only(o))
-		},
-		answered: func(err error) {
-			text := fmt.Sprint(err)
-			if err != nil && text != last && ctx.Err() == nil {
-				f.Log.Warn("the node in the cluster", "error", err)
-			}
-			last = text
-		},
-	}, &metav1.PartialObjectMetadata{}, store{
-		list: func(objects []any, _ string) { // of a node that is gone, the roles stay
-			for _, o := range objects {
-				register(o)
-			}
-		},
-		put: register,
-	})
 }

@@ -184,7 +184,10 @@ func TestFailingAnswers(t *testing.T) {
 			known := follow(t, a)
 			until(t, "the set is known", func() bool { return names(known()) == "a" && known().Registered })
 			a.set(func() { a.fail = func() int { return code } })
-			a.events <- "" // the watch ends
+			select {
+			case a.events <- "": // the watch ends
+			case <-time.After(time.Second): // it has not begun, and fails when it does
+			}
 			until(t, "the state says it", func() bool { return known().State == cluster.Unreachable })
 			if names(known()) != "a" {
 				t.Errorf("got %s, want the set to stay", names(known()))
@@ -237,6 +240,8 @@ func TestWatchesEnd(t *testing.T) {
 			a.sets = []string{"a", "b"}
 			known := follow(t, a)
 			until(t, "the sets are known", func() bool { return names(known()) == "a b" })
+			// The reflector lists anyway after a watch without any event.
+			a.events <- fmt.Sprintf(`{"type":"MODIFIED","object":%s}`, a.object("a"))
 			a.set(func() { a.sets, a.version = []string{"b", "c"}, 101 }) // without an event
 			a.events <- event
 			if event != "" {
@@ -269,6 +274,19 @@ func TestEvents(t *testing.T) {
 	until(t, "the definition is being removed", func() bool { return known().State == cluster.NotServed })
 	if k := known(); names(k) != "b" || len(k.Kept()) != 1 {
 		t.Errorf("got %s, want b to be kept", names(k))
+	}
+}
+
+// More sets than the API's own limit change nothing.
+func TestTooManySets(t *testing.T) {
+	a := serve(t)
+	for i := range cluster.MaxSets + 1 {
+		a.sets = append(a.sets, fmt.Sprintf("s%d", i))
+	}
+	known := follow(t, a)
+	until(t, "the state says it", func() bool { return strings.Contains(known().Reason, "501 sets, more than 500") })
+	if k := known(); k.Listed() || len(k.Sets) > 0 {
+		t.Errorf("got %d sets, want none of them", len(k.Sets))
 	}
 }
 

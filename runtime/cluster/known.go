@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -31,8 +32,13 @@ type Known struct {
 	// Registered means that the API had the node once, with these roles.
 	Registered bool     `json:"registered"`
 	Roles      []string `json:"roles"`
+	// FirstSync is when both the sets and the roles were known first.
+	FirstSync time.Time `json:"firstSync,omitzero"`
 	// Sets are all sets of the cluster, sorted by name.
 	Sets []Set `json:"sets"`
+	// Operator is what the Machine Config Operator last reported of the sets of the node, if it pins there. The
+	// generation of the API is 0 here.
+	Operator []runtime.OperatorSet `json:"operator,omitempty"`
 }
 
 // Set is a PinnedImageSet of the API.
@@ -47,8 +53,20 @@ type Set struct {
 	Images []string `json:"images"`
 	// ResourceVersion is that of the object in the API, "" if the API has lost it.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Rollout is the name of the Rollout that releases the generations of the set; "" without one.
+	Rollout string `json:"rollout,omitempty"`
+	// Held is what counts in place of the set until its generation is released to the node; nil if it is.
+	Held *Content `json:"held,omitempty"`
 	// KeptSince is when the API lost the set, or this generation of it, without a deletion.
 	KeptSince time.Time `json:"keptSince,omitzero"`
+	// previous is what all nodes had before the changes that are released now; nil if nobody noted it.
+	previous *Content
+}
+
+// Content is what a set has in a generation: nothing in generation 0.
+type Content struct {
+	Generation int64    `json:"generation"`
+	Images     []string `json:"images"`
 }
 
 func (s Set) kept() bool { return !s.KeptSince.IsZero() }
@@ -106,7 +124,7 @@ func (k *Known) list(found []Set, resourceVersion string, now time.Time) (delete
 		case known.supersedes(found[n]):
 			known.keep(found[n].ResourceVersion, now)
 		default:
-			*known = found[n]
+			*known = found[n].after(*known)
 		}
 	}
 	for _, s := range found {
@@ -131,10 +149,10 @@ func (s Set) supersedes(object Set) bool {
 // put takes a set that was added or changed.
 func (k *Known) put(s Set) {
 	if i := k.find(s.Name); i >= 0 {
-		k.Sets[i] = s
+		k.Sets[i] = s.after(k.Sets[i])
 		return
 	}
-	k.Sets = append(k.Sets, s)
+	k.Sets = append(k.Sets, s.after(Set{}))
 	slices.SortFunc(k.Sets, func(a, b Set) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -148,6 +166,15 @@ func (k *Known) register(roles []string) (changed bool) {
 	changed = !k.Registered || !slices.Equal(k.Roles, roles)
 	k.Registered, k.Roles = true, roles
 	return changed
+}
+
+// synced notes when the sets and the roles were known first, and reports whether that is now.
+func (k *Known) synced(now time.Time) bool {
+	if !k.FirstSync.IsZero() || !k.Listed() || !k.Registered {
+		return false
+	}
+	k.FirstSync = now.UTC()
+	return true
 }
 
 // less compares resource versions, which are numbers that grow: KEP-5504, and etcd's revisions before.
@@ -168,8 +195,15 @@ func (k *Known) Kept() (names []string) {
 }
 
 // Decode returns the sets with the images that they name. A set with a name that is no image's is a pinset.FileError.
-func (k *Known) Decode() (sets []pinset.Set, errs []error) {
+// The Machine Config Operator, which manages some nodes, does not wait for rollouts.
+func (k *Known) Decode(managed bool) (sets []pinset.Set, errs []error) {
 	for _, s := range k.Sets {
+		if s.Held != nil && !managed {
+			if s.Held.Generation == 0 {
+				continue
+			}
+			s.Generation, s.Images = s.Held.Generation, s.Held.Images
+		}
 		set, err := s.decode()
 		if err != nil {
 			errs = append(errs, &pinset.FileError{File: s.Name, Revision: strconv.FormatInt(s.Generation, 10), Err: err})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
-	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,59 +13,101 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/fleet"
 )
 
-// The reports in the API: deploy/nodeimagestatuses.yaml.
+// reportResource are the reports in the API: deploy/nodeimagestatuses.yaml.
 var reportResource = schema.GroupVersionResource{
-	Group: "pinbox.dev", Version: "v1alpha1", Resource: "nodeimagestatuses",
+	Group: fleet.Group, Version: fleet.Version, Resource: "nodeimagestatuses",
 }
 
-const (
-	reportKind   = "NodeImageStatus"
-	fieldManager = "pinbox-node"
-)
+// fieldManager owns the fields that pinbox-node writes.
+const fieldManager = "pinbox-node"
+
+// reporter writes the reports of a node. One goroutine owns it.
+type reporter struct {
+	*follower
+	reports  dynamic.ResourceInterface
+	extra    *announcer
+	problems map[string]string // that were logged last
+
+	now, written fleet.Report
+	owned        string // UID of the owner of the report that was written last
+	firstSync    time.Time
+	last         time.Time // when a report was written last
+	due          time.Time // zero before the first status
+	timer        *time.Timer
+}
 
 // report writes reports of the statuses that it receives, until ctx ends.
 func (f *follower) report(ctx context.Context, c client) {
-	reports := c.sets.Resource(reportResource)
-	var (
-		written, now Report
-		last         time.Time
-		timer        = time.NewTimer(time.Hour)
-		due          time.Time // zero if nothing is to be written
-		problem      string
-	)
+	r := reporter{
+		follower: f, reports: c.sets.Resource(reportResource), extra: newAnnouncer(c, f.Node, f.Condition),
+		problems: map[string]string{}, timer: time.NewTimer(time.Hour),
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case r.firstSync = <-f.synced: // no pass follows if the sets are the same
+			r.schedule()
 		case s := <-f.Statuses:
-			if now = NewReport(s); reflect.DeepEqual(now, written) {
-				due = time.Time{}
-				continue
-			}
-			if next := nextWrite(written, now, last, time.Now()).Add(jitter(f.Jitter)); due.IsZero() || next.Before(due) {
-				due = next
-				timer.Reset(time.Until(due))
-			}
-		case <-timer.C:
-			if due.IsZero() {
-				continue
-			}
-			err := write(ctx, reports, f.Node, now)
-			last, due = time.Now(), time.Time{}
-			if err == nil {
-				written, problem = now, ""
-				continue
-			}
-			if err.Error() != problem && ctx.Err() == nil {
-				f.Log.Warn("the report of the node was not written", "error", err)
-			}
-			problem = err.Error()
-			due = last.Add(whilePulling + jitter(atRest-whilePulling))
-			timer.Reset(time.Until(due))
+			r.now = fleet.NewReport(s)
+			r.schedule()
+		case <-r.timer.C:
+			r.write(ctx)
 		}
 	}
+}
+
+// schedule sets when the report is written.
+func (r *reporter) schedule() {
+	if r.now.Time.IsZero() {
+		return
+	}
+	if r.now.FirstSync.IsZero() { // else a pass has found it
+		r.now.FirstSync = r.firstSync
+	}
+	next := r.last.Add(heartbeat)
+	if !r.now.Same(r.written) {
+		next = nextWrite(r.written, r.now, r.last, time.Now()).Add(jitter(r.Jitter))
+	}
+	if r.due.IsZero() || next.Before(r.due) {
+		r.due = next
+		r.timer.Reset(time.Until(r.due))
+	}
+}
+
+// write writes the report, and sets when it is written again.
+func (r *reporter) write(ctx context.Context) {
+	if r.due.IsZero() {
+		return
+	}
+	uid, _ := r.uid.Load().(string)
+	err := write(ctx, r.reports, r.Node, uid, uid != r.owned, r.now)
+	r.last = time.Now()
+	r.due = r.last.Add(heartbeat + jitter(heartbeat/10))
+	r.note(ctx, "the report of the node was not written", err)
+	if err != nil {
+		r.due = r.last.Add(whilePulling + jitter(atRest-whilePulling))
+	} else {
+		r.note(ctx, "the events of the node were not written", r.extra.events(ctx, r.now, uid))
+		r.note(ctx, "the condition of the node was not written", r.extra.condition(ctx, r.now))
+		r.written, r.owned = r.now, uid
+	}
+	r.timer.Reset(time.Until(r.due))
+}
+
+// note logs an error, unless it was logged last.
+func (r *reporter) note(ctx context.Context, what string, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != r.problems[what] && text != "" && ctx.Err() == nil {
+		r.Log.Warn(what, "error", err)
+	}
+	r.problems[what] = text
 }
 
 // jitter is a random time of at most so much.
@@ -77,20 +118,25 @@ func jitter(most time.Duration) time.Duration {
 	return rand.N(most)
 }
 
-// write writes a report, and makes the object first if there is none. A generation must not decrease: if a set was
-// deleted and made again since the last report, it is removed from that first.
-func write(ctx context.Context, reports dynamic.ResourceInterface, node string, r Report) error {
+// write writes a report, and makes the object if there is none, or adopts it if it is to have another owner. A
+// generation must not decrease: if a set was deleted and made again since the last report, it is removed from that
+// first.
+func write(ctx context.Context, reports dynamic.ResourceInterface, node, uid string, adopt bool, r fleet.Report) error {
+	if adopt {
+		if err := own(ctx, reports, node, uid); err != nil {
+			return err
+		}
+	}
 	err := apply(ctx, reports, node, r)
 	if apierrors.IsNotFound(err) {
-		by := metav1.CreateOptions{FieldManager: fieldManager}
-		if _, err := reports.Create(ctx, reportObject(node, nil), by); err != nil && !apierrors.IsAlreadyExists(err) {
+		if err := own(ctx, reports, node, uid); err != nil {
 			return err
 		}
 		err = apply(ctx, reports, node, r)
 	}
 	if apierrors.IsInvalid(err) {
 		none := r
-		none.Sets = []SetReport{}
+		none.Sets = []fleet.SetReport{}
 		if err := apply(ctx, reports, node, none); err != nil {
 			return err
 		}
@@ -99,30 +145,36 @@ func write(ctx context.Context, reports dynamic.ResourceInterface, node string, 
 	return err
 }
 
-// apply writes the status of the object.
-func apply(ctx context.Context, reports dynamic.ResourceInterface, node string, r Report) error {
+// own makes the object, if there is none, and makes the Node its owner: the API removes the report of a Node that was
+// removed.
+func own(ctx context.Context, reports dynamic.ResourceInterface, node, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	content, err := json.Marshal(r)
-	var status map[string]any
-	if err == nil {
-		err = json.Unmarshal(content, &status)
-	}
-	if err == nil {
-		_, err = reports.ApplyStatus(ctx, node, reportObject(node, status),
-			metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	}
+	o := fleet.NewObject(node, uid, nil)
+	_, err := reports.Apply(ctx, node, unstructuredOf(o), metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err
 }
 
-func reportObject(node string, status map[string]any) *unstructured.Unstructured {
-	object := map[string]any{
-		"apiVersion": reportResource.GroupVersion().String(), "kind": reportKind, "metadata": map[string]any{"name": node},
+// apply writes the status of the object.
+func apply(ctx context.Context, reports dynamic.ResourceInterface, node string, r fleet.Report) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	_, err := reports.ApplyStatus(ctx, node, unstructuredOf(fleet.NewObject(node, "", &r)),
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	return err
+}
+
+// unstructuredOf is an object as the dynamic client has it.
+func unstructuredOf(o any) *unstructured.Unstructured {
+	var fields map[string]any
+	content, err := json.Marshal(o)
+	if err == nil {
+		err = json.Unmarshal(content, &fields)
 	}
-	if status != nil {
-		object["status"] = status
+	if err != nil {
+		panic(err) // the types here have no values that JSON has not
 	}
-	return &unstructured.Unstructured{Object: object}
+	return &unstructured.Unstructured{Object: fields}
 }
 
 // Latest returns a function that hands on the latest status to a channel, which Follow reads.

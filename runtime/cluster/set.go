@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/pinbox/pinbox/runtime/rollout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -22,6 +23,8 @@ func object(u *unstructured.Unstructured) (Set, error) {
 	if role, ok := o.Labels[pinset.RoleLabel]; ok {
 		s.Role = &role
 	}
+	s.Rollout = o.Labels[rollout.Label]
+	s.previous = previous(o.Annotations)
 	s.Images = []string{}
 	for _, img := range o.Spec.PinnedImages {
 		s.Images = append(s.Images, string(img.Name))

@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // refused begins the log line of a reload that failed: CRI-O, server/server.go.
@@ -52,34 +49,6 @@ func loggedAt(line string) time.Time {
 		return at
 	}
 	return time.Now()
-}
-
-// ReloadBySignal sends SIGHUP to the process that listens on CRI-O's socket: SO_PEERCRED.
-func ReloadBySignal(ctx context.Context, socket string) error {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", socket)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return err
-	}
-	var peer *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		peer, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return err
-	}
-	if credErr != nil {
-		return credErr
-	}
-	if peer.Pid <= 1 { // a socket that systemd holds, or a process of another namespace
-		return fmt.Errorf("%s: the process that listens is not CRI-O (process %d)", socket, peer.Pid)
-	}
-	return unix.Kill(int(peer.Pid), unix.SIGHUP)
 }
 
 // ReloadByCommand runs a command that makes CRI-O reload, such as "rc-service crio reload". It is

@@ -46,7 +46,7 @@ func Measure(path string) (Space, error) {
 		return Space{}, fmt.Errorf("statfs %s: %w", dir, err)
 	}
 	return Space{
-		Path: path, Device: st.Dev,
+		Path: path, Device: uint64(st.Dev),
 		Total: int64(s.Blocks) * int64(s.Bsize), Free: int64(s.Bavail) * int64(s.Bsize),
 		Inodes: int64(s.Files), FreeInodes: int64(s.Ffree),
 	}, nil

@@ -36,8 +36,8 @@ func clusterSets(o Options) ([]pinset.Set, error) {
 
 // choose returns the sets that count for the node, and the names of those that count for none.
 func choose(o Options, k cluster.Known) (chosen []pinset.Set, noPool []string, err error) {
-	sets, errs := k.Decode()
 	_, managed := readRendered(o.CRIODir)
+	sets, errs := k.Decode(managed)
 	pools := poolNames(o)
 	if pools == nil && k.Registered {
 		pools, err = cluster.Pools(k.Roles, managed)
@@ -57,8 +57,29 @@ func clusterStatus(o Options) *runtime.ClusterStatus {
 	if err != nil { // clusterSets reports it
 		return nil
 	}
-	_, noPool, _ := choose(o, k)
-	return &runtime.ClusterStatus{
-		State: string(k.State), Since: k.Since, Reason: k.Reason, Kept: k.Kept(), NoPool: noPool,
+	chosen, noPool, _ := choose(o, k)
+	held := k.HeldBack()
+	if _, managed := readRendered(o.CRIODir); managed { // the operator does not wait
+		held = nil
 	}
+	return &runtime.ClusterStatus{
+		Operator: operatorSets(o, k, chosen), Held: held,
+		State: string(k.State), Since: k.Since, Reason: k.Reason, FirstSync: k.FirstSync, Kept: k.Kept(), NoPool: noPool,
+	}
+}
+
+// operatorSets is what the Machine Config Operator reports of the sets that count for the node; nil if it does not pin.
+func operatorSets(o Options, k cluster.Known, chosen []pinset.Set) (all []runtime.OperatorSet) {
+	if owner, err := o.owner(); err != nil || owner != runtime.MCO {
+		return nil
+	}
+	for _, set := range chosen {
+		reported := runtime.OperatorSet{Name: set.Name}
+		if i := slices.IndexFunc(k.Operator, func(r runtime.OperatorSet) bool { return r.Name == set.Name }); i >= 0 {
+			reported = k.Operator[i]
+		}
+		reported.Generation = set.Generation
+		all = append(all, reported)
+	}
+	return all
 }

@@ -30,12 +30,15 @@ type Options struct {
 	// Kubeconfig is the file with the address of a cluster's API, whose sets count, too, and credentials; or
 	// cluster.InCluster. Run follows them; every verb uses those that are known.
 	Kubeconfig string
+	// Condition means that Run writes a condition of the Node in the cluster.
+	Condition bool
 	// Jitter is the most by which Run delays a pass after a change in the cluster, at random.
 	Jitter time.Duration
 	// Status is the file of the status. The lock of passes is in the same folder.
 	Status string
-	// Metrics is the file of the metrics; "" is metrics.prom in the folder of the status.
-	Metrics string
+	// MetricsFile is the file of the metrics; "" is metrics.prom in the folder of the status. Run also serves them at
+	// Metrics, an address of loopback, unless that is "".
+	MetricsFile, Metrics string
 	// State is the folder of the read-only stores and of the state.
 	State string
 	// Staging is the folder where CRI-O keeps blobs until they are unpacked; "" is the one
@@ -65,7 +68,7 @@ func (o Options) complete() Options {
 	o.CRIODir = cmp.Or(o.CRIODir, DefaultCRIODir)
 	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
 	o.Status = cmp.Or(o.Status, layout.StatusPath)
-	o.Metrics = cmp.Or(o.Metrics, filepath.Join(filepath.Dir(o.Status), "metrics.prom"))
+	o.MetricsFile = cmp.Or(o.MetricsFile, filepath.Join(filepath.Dir(o.Status), "metrics.prom"))
 	o.State = cmp.Or(o.State, layout.NodeDir)
 	o.KubeletDir = cmp.Or(o.KubeletDir, kubelet.Dir)
 	o.Reload = cmp.Or(o.Reload, "auto")

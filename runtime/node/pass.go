@@ -35,12 +35,20 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 	defer end()
 	o = o.complete()
 	changes := watch.Changes(ctx, o.Sets, pollInterval)
+	if o.Metrics != "" {
+		metrics, err := serveMetrics(ctx, o.Metrics, log)
+		if err != nil {
+			return err
+		}
+		also(r, func(s runtime.Status) { metrics.status.Store(&s) })
+	}
 	if o.Kubeconfig != "" {
+		owner, _ := o.owner() // the reconciler has checked it
 		statuses, report := cluster.Latest()
-		publish := r.Publish
-		r.Publish = func(s runtime.Status) error { report(s); return publish(s) }
+		also(r, report)
 		ofCluster, err := cluster.Follow(ctx, cluster.Options{
 			Kubeconfig: o.Kubeconfig, Node: o.Node, File: clusterFile(o), Jitter: o.Jitter, Log: log, Statuses: statuses,
+			Condition: o.Condition, Operator: owner == runtime.MCO,
 		})
 		if err != nil {
 			return fmt.Errorf("follow the cluster: %w", err)
@@ -52,6 +60,12 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 	}
 	agent.Run(ctx)
 	return nil
+}
+
+// also hands each status that is published to another function first.
+func also(r *runtime.Reconciler, do func(runtime.Status)) {
+	publish := r.Publish
+	r.Publish = func(s runtime.Status) error { do(s); return publish(s) }
 }
 
 // Plan returns what a pass would do. It changes nothing.

@@ -38,7 +38,7 @@ func (o Options) publish(s runtime.Status) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(publishFile(o.Status, append(content, '\n')), publishFile(o.Metrics, s.Metrics()))
+	return errors.Join(publishFile(o.Status, append(content, '\n')), publishFile(o.MetricsFile, s.Metrics()))
 }
 
 func publishFile(name string, content []byte) error {

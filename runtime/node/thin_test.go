@@ -264,11 +264,17 @@ func TestThinDeltaWithChangedBytes(t *testing.T) {
 func inBase(name string) func(*testing.T, stores.Manager) {
 	return func(t *testing.T, m stores.Manager) {
 		t.Helper()
-		path, _ := fileIn(t, m.Slots[0], name)
-		flip(t, backing(t, m.Slots[0]), path)
-		device := fixtures.Run(t, "findmnt", "--noheadings", "--output", "SOURCE", m.Slots[0])
-		fixtures.Run(t, "blockdev", "--flushbufs", strings.TrimSpace(device)) // which has read the byte
+		inStore(t, m.Slots[0], name)
 	}
+}
+
+// inStore changes a byte of a file in the store that is mounted at a slot.
+func inStore(t *testing.T, slot, name string) {
+	t.Helper()
+	path, _ := fileIn(t, slot, name)
+	flip(t, backing(t, slot), path)
+	device := fixtures.Run(t, "findmnt", "--noheadings", "--output", "SOURCE", slot)
+	fixtures.Run(t, "blockdev", "--flushbufs", strings.TrimSpace(device)) // which has read the byte
 }
 
 func changeByte(t *testing.T, file string, at int) {

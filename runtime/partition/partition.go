@@ -18,6 +18,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Errors of the medium and the disk.
@@ -26,6 +27,8 @@ var (
 	ErrDisk   = errors.New("the disk returns other bytes than were written")
 	ErrNoDisk = errors.New("is not a disk")
 	ErrInUse  = errors.New("the disk is in use, and would be erased")
+	// ErrDelta is for the store of a delta: in the partition, it would be alone.
+	ErrDelta = errors.New("the medium has a delta, of which a node can only use the images with the stores below it")
 )
 
 // rootBytes is the least size of a root file system of Fedora CoreOS: its documentation,
@@ -127,7 +130,25 @@ func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
 	}
+	if isDelta(store) {
+		return nil, "", errors.Join(fmt.Errorf("%s: %w", store.Name(), ErrDelta), store.Close())
+	}
 	return store, sum, nil
+}
+
+// isDelta reports whether a store is that of a delta. It tells before anything is written, so before the sum is
+// compared; a store that cannot be read is none, and its sum is wrong.
+func isDelta(store *os.File) bool {
+	fi, err := store.Stat()
+	if err != nil {
+		return false
+	}
+	files, err := squashfs.OpenImage(store, fi.Size())
+	if err != nil {
+		return false
+	}
+	_, err = files.Lstat(layout.OwnDelta)
+	return err == nil
 }
 
 // openDisk also returns the size of the disk in bytes.

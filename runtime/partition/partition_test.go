@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/partition"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 const mib = 1 << 20
@@ -33,6 +34,24 @@ func writeMedium(t *testing.T, size int) (dir string, store []byte) {
 		}
 	}
 	return dir, store
+}
+
+// writeDelta writes the store of a delta and its sums into a folder, as on its medium. A thin one is such a store, too.
+func writeDelta(t *testing.T) (dir string) {
+	t.Helper()
+	dir, tree := t.TempDir(), t.TempDir()
+	store := filepath.Join(dir, layout.MediumStore)
+	fixtures.Run(t, "install", "-D", "/dev/null", filepath.Join(tree, layout.OwnDelta))
+	fixtures.Run(t, "mksquashfs", tree, store, "-comp", "zstd", "-noappend", "-quiet", "-no-progress")
+	content, err := os.ReadFile(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sums := fmt.Sprintf("%x  %s\n", sha256.Sum256(content), layout.MediumStore)
+	if err := os.WriteFile(filepath.Join(dir, layout.MediumSums), []byte(sums), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
 
 // newDisk makes a loop device of size bytes with the partitions of CoreOS. As their image has 64
@@ -129,6 +148,7 @@ func TestInstallError(t *testing.T) {
 		"damaged medium": {t.Context(), damaged, nil, partition.ErrMedium},
 		"no sum":         {t.Context(), short, nil, partition.ErrMedium},
 		"no medium":      {t.Context(), t.TempDir(), nil, partition.ErrMedium},
+		"a delta":        {t.Context(), writeDelta(t), nil, partition.ErrDelta},
 		"no space":       {t.Context(), large, nil, partition.ErrSpace},
 		"cancelled":      {cancelled, valid, func(int64, int64) { cancel() }, context.Canceled},
 	} {
@@ -188,5 +208,8 @@ func TestCheck(t *testing.T) {
 	}
 	if err := partition.Check(partition.Options{Medium: dir, Disk: newDisk(t, 8<<30+5*mib)}); err != nil {
 		t.Errorf("a disk with space for both: got %v, want no error", err)
+	}
+	if err := partition.Check(partition.Options{Medium: writeDelta(t), Disk: newDisk(t, 9<<30)}); !errors.Is(err, partition.ErrDelta) {
+		t.Errorf("a delta: got %v, want %v", err, partition.ErrDelta)
 	}
 }

@@ -20,6 +20,9 @@ const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
 // DefaultProgram is where pinbox-node is on a node.
 const DefaultProgram = "/usr/local/bin/pinbox-node"
 
+// PackagedProgram is where a package of the distribution has it.
+const PackagedProgram = "/usr/bin/pinbox-node"
+
 // Node is a node with pinbox.
 type Node struct {
 	// Release of the appliance.

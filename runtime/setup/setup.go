@@ -36,8 +36,8 @@ var (
 type Options struct {
 	// Root is the folder of an image of an operating system; "" is this machine, which runs.
 	Root string
-	// Program is the path of pinbox-node on the machine; "" means provision.DefaultProgram. Self is the file that
-	// it is a copy of.
+	// Program is the path of pinbox-node on the machine; "" means provision.PackagedProgram if that runs, else
+	// provision.DefaultProgram. Self is the file that it is a copy of.
 	Program, Self string
 	// ImageStore is the path, in the image, of a store that the node attaches when it boots; "" for none.
 	ImageStore string
@@ -80,6 +80,9 @@ type Setup struct {
 
 // New checks the options, and what the machine is.
 func New(o Options) (Setup, error) {
+	if o.Program == "" && o.Self == provision.PackagedProgram && (o.Root == "" || o.Root == "/") {
+		o.Program = o.Self
+	}
 	o.Program = cmp.Or(o.Program, provision.DefaultProgram)
 	s := Setup{Options: o, host: host{root: "/", live: o.Root == ""}}
 	if !s.host.live {

@@ -400,3 +400,15 @@ func TestVersionInADebian(t *testing.T) {
 		t.Errorf("got the notes %q, want that the version is unknown", r.Notes)
 	}
 }
+
+// The units run the program of a package where it is, so that its upgrades reach them.
+func TestProgramOfAPackage(t *testing.T) {
+	for self, want := range map[string]string{
+		provision.PackagedProgram: provision.PackagedProgram, "/root/pinbox-node": provision.DefaultProgram,
+	} {
+		s, err := setup.New(setup.Options{Root: "/", Self: self})
+		if err != nil || s.Program != want {
+			t.Errorf("%s: got the program %s, %v, want %s", self, s.Program, err, want)
+		}
+	}
+}

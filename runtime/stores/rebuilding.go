@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // maxThinWorkers is how many blocks are compressed at a time. Each takes memory, and other programs of the node
@@ -71,8 +72,8 @@ func (w *rebuilding) write(ctx context.Context, in *thinSource, out io.Writer, t
 	store, err := compose.Rebuild{
 		Documents: in.documents.Reader, Lock: w.Lock, Delta: delta, TempDir: tempDir,
 		Workers: min(goruntime.GOMAXPROCS(0), maxThinWorkers),
-		Open: func(ctx context.Context, diffID digest.Digest) (io.ReadCloser, error) {
-			layer, err := in.layers.Layer(ctx, diffID, in.bases)
+		Open: func(ctx context.Context, diffID digest.Digest, blocks *squashfs.BlockCache) (io.ReadCloser, error) {
+			layer, err := in.layers.Layer(ctx, diffID, in.bases, blocks)
 			return watched{layer, w.add}, err
 		},
 	}.Compose(ctx)

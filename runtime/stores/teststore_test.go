@@ -151,15 +151,20 @@ func (s testStore) write(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	file("pinbox/pinbox.lock.json", text.String())
-	for kind, list := range map[string]any{"overlay-layers/layers": layers, "overlay-images/images": images} {
-		text, token, err := layout.EncodeRecords(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file(kind+".json", string(text))
-		file(kind+".lock", string(token))
-	}
+	writeRecords(t, file, "overlay-layers/layers", layers)
+	writeRecords(t, file, "overlay-images/images", images)
 	s.writeDelta(t, dir)
+}
+
+func writeRecords[T any](t *testing.T, file func(name, content string), kind string, list []T) {
+	t.Helper()
+	var text strings.Builder
+	token, err := layout.EncodeRecords(&text, list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file(kind+".json", text.String())
+	file(kind+".lock", string(token))
 }
 
 // writeDelta writes the description of a delta, if the store is one.

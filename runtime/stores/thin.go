@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -71,7 +72,7 @@ func rebuild(
 	defer in.close()
 	w := newRebuilding(store, c, o.Composing)
 	made, found, err := s.write(ctx, s.dir.composed(), func(out io.Writer) error {
-		return w.write(ctx, in, out, string(s.dir))
+		return in.retried(func() error { return w.write(ctx, in, out, string(s.dir)) })
 	}, w.total())
 	if err != nil {
 		return store, err
@@ -116,6 +117,21 @@ type thinSource struct {
 	files     []io.Closer
 }
 
+// retried calls write, which writes nothing before it has read all layers. If a base has a damaged content of a layer
+// that another one has, too, it is called again with that one.
+func (in *thinSource) retried(write func() error) error {
+	for tries := 1; ; tries++ {
+		err := write()
+		var damage *thin.BaseError
+		if !errors.As(err, &damage) || len(damage.Others) == 0 || tries == len(in.bases) {
+			return err
+		}
+		n := slices.IndexFunc(in.bases, func(b thin.Store) bool { return b.Name == damage.Store })
+		last := in.bases[n]
+		in.bases = append(slices.Delete(in.bases, n, n+1), last)
+	}
+}
+
 // openThin opens a thin delta that was verified, and those of the mounted stores that have layers which it reads.
 func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) {
 	in = &thinSource{}
@@ -132,8 +148,10 @@ func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) 
 	if err != nil {
 		return in, err
 	}
-	roots, _ := providers(append(s.slots.mountedExcept(Store{}, mounted), s.slots.others...), needsOf(d.Thin.Reads))
-	for _, root := range roots {
+	for _, root := range append(s.slots.mountedExcept(Store{}, mounted), s.slots.others...) {
+		if has, _ := providers([]string{root}, needsOf(d.Thin.Reads)); len(has) == 0 {
+			continue
+		}
 		device, err := deviceAt(root) // not the file: the device may verify what is read
 		if errors.Is(err, ErrMissing) {
 			continue // a folder of another program

@@ -81,6 +81,8 @@ func (v verifier) reason(ctx context.Context, t verity.Tree) error {
 func (v verifier) decide(ctx context.Context, o Store) (bool, error) {
 	reason := v.reason(ctx, o.Verity)
 	switch {
+	case ctx.Err() != nil: // a question that was interrupted is no reason to mount a store unverified
+		return false, ctx.Err()
 	case reason == nil:
 		return true, nil
 	case v.policy == layout.VerityRequire:

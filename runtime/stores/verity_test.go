@@ -208,6 +208,45 @@ func TestPolicyOfVerity(t *testing.T) {
 	}
 }
 
+// interrupted is a device mapper whose program is killed while it is asked what it can do.
+type interrupted struct {
+	stores.DeviceMapper
+	interrupt context.CancelFunc
+}
+
+func (i interrupted) Available(ctx context.Context) error {
+	i.interrupt()
+	return fmt.Errorf("dmsetup targets: %w", ctx.Err())
+}
+
+// patientMounter mounts even when its program is killed, as systemd does.
+type patientMounter struct{ stores.DirectMounter }
+
+func (m patientMounter) Mount(ctx context.Context, mount stores.Mount) error {
+	return m.DirectMounter.Mount(context.WithoutCancel(ctx), mount)
+}
+
+// An interrupted dmsetup was taken for a kernel without dm-verity, and the store mounted unverified.
+func TestInterruptedQuestionIsNoReasonToMountUnverified(t *testing.T) {
+	d, l, folder, _ := verified(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	d.Mounter = patientMounter{}
+	d.Mapper = interrupted{DeviceMapper: l, interrupt: cancel}
+	if _, err := d.Attach(ctx, stores.AttachOptions{Source: folder}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	l.wantTargets()
+	if got := d.status(); got.Problem == nil {
+		t.Errorf("got %+v, want a store that is not mounted", got)
+	}
+	d.Mapper = l
+	if _, err := d.Reconcile(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	d.wantMounted(2)
+	l.wantTargets("pinbox-store-1")
+}
+
 // Where keys are required, a store that stays where it is can change after its signature was checked.
 func TestInPlaceWithKeysTakesVerity(t *testing.T) {
 	for name, unavailable := range map[string]error{"with": nil, "without": errors.New("no device mapper here")} {

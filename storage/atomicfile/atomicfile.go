@@ -9,8 +9,6 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
@@ -30,6 +28,7 @@ type File struct {
 	// written and begun count the bytes that were written, and those of them whose writeback was
 	// started.
 	written, begun int64
+	shared         []span // ranges of Share that are not passed yet
 }
 
 const writeBehind = 16 << 20 // bytes
@@ -37,11 +36,10 @@ const writeBehind = 16 << 20 // bytes
 // Write appends to the file. It starts the writeback of each 16 MiB, so that Commit has little left
 // to sync.
 func (f *File) Write(p []byte) (int, error) {
-	n, err := f.File.Write(p)
+	n, err := f.unshared(p, f.written)
 	f.written += int64(n)
 	if f.written-f.begun >= writeBehind {
-		// If the file system cannot do this, Commit syncs everything.
-		_ = unix.SyncFileRange(int(f.Fd()), f.begun, f.written-f.begun, unix.SYNC_FILE_RANGE_WRITE)
+		writeBack(f.File, f.begun, f.written-f.begun)
 		f.begun = f.written
 	}
 	return n, err

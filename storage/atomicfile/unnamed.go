@@ -4,15 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-
-	"golang.org/x/sys/unix"
 )
 
 // Unnamed opens an unnamed temporary file in a directory: O_TMPFILE of open(2). The kernel frees it
 // when the process ends. On a file system without O_TMPFILE, the file has a name until Unnamed
 // returns.
 func Unnamed(dir string) (*os.File, error) {
-	if fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600); err == nil {
+	if fd, err := openUnnamed(dir); err == nil {
 		return os.NewFile(uintptr(fd), filepath.Join(dir, "unnamed")), nil
 	}
 	f, err := os.CreateTemp(dir, ".unnamed-*")

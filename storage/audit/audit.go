@@ -65,6 +65,8 @@ type auditor struct {
 	// layers are the parents of the layers that the store has, by their IDs, and chains those of
 	// all layers of its images.
 	layers, chains map[string]string
+	// order has the IDs of these layers in the order of their records, which is that of their files in an image.
+	order []string
 	// images are the images of the store, by their IDs.
 	images map[string]image
 	// bytes is how many bytes of documents may still be read.

@@ -41,6 +41,7 @@ func (a *auditor) layer(l layout.Layer) error {
 		return invalid("layer %s: it has two records", l.ID)
 	}
 	a.layers[l.ID] = l.Parent
+	a.order = append(a.order, l.ID)
 	return nil
 }
 

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -33,6 +32,8 @@ type Split struct {
 	file  fs.File
 	zip   io.ReadCloser
 	lines *bufio.Scanner
+	// payload is that of the last line.
+	payload []byte
 }
 
 // OpenSplit opens the tar-split file of a layer. files is the graph root.
@@ -61,17 +62,11 @@ func (s *Split) Close() {
 // Next returns the next part of the stream, at its end io.EOF. It leaves out files without content.
 func (s *Split) Next() (SplitLine, error) {
 	for s.lines.Scan() {
-		// The type Entry of vbatts/tar-split, tar/storage.
-		var line struct {
-			Type    int    `json:"type"`
-			Name    string `json:"name"`
-			NameRaw []byte `json:"name_raw"` // instead of a name that is not UTF-8
-			Size    int64  `json:"size"`
-			Payload []byte `json:"payload"`
-		}
-		if err := json.Unmarshal(s.lines.Bytes(), &line); err != nil {
+		line, err := decodeSplit(s.lines.Bytes(), s.payload)
+		if err != nil {
 			return SplitLine{}, invalid("%s: %w", s.name, err)
 		}
+		s.payload = line.Payload
 		if line.NameRaw != nil {
 			line.Name = string(line.NameRaw)
 		}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/layout"
@@ -27,6 +29,8 @@ const (
 	folder fs.FileMode = fs.ModeDir
 	file   fs.FileMode = 0
 	link   fs.FileMode = fs.ModeSymlink
+	// opened is a folder whose inode is read when it is opened, and not when it is listed.
+	opened fs.FileMode = fs.ModeDir | fs.ModeTemporary
 )
 
 // listing has the type of each entry of a folder, by its path.
@@ -49,14 +53,17 @@ func (a *auditor) checkRoot() error {
 	}, listing{layout.ArtifactsDir: folder})
 }
 
-// checkLayers checks the files of the layers.
+// checkLayers checks the files of the layers. The inodes of each kind are read in their order in an image: a store has
+// more of them than a reader can hold.
 func (a *auditor) checkLayers() error {
 	overlay, links := listing{layout.LinksDir: folder}, listing{}
 	records := listing{layout.LayersFile: file, layout.LayersLock: file}
-	for id := range a.layers {
-		overlay[layout.OverlayDir+"/"+id] = folder
+	targets := map[string]string{}
+	for _, id := range a.order {
+		overlay[layout.OverlayDir+"/"+id] = opened
 		links[linkFile(id)] = link
 		records[layout.TarSplitFile(id)] = file
+		targets[linkFile(id)] = "../" + id + "/diff"
 	}
 	for dir, want := range map[string]listing{
 		layout.OverlayDir: overlay, layout.LinksDir: links, layout.LayersDir: records,
@@ -65,7 +72,15 @@ func (a *auditor) checkLayers() error {
 			return err
 		}
 	}
-	for id := range a.layers {
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		switch target, err := fs.ReadLink(a.files, name); {
+		case err != nil:
+			return err
+		case target != targets[name]:
+			return invalid("%s: a link to %q, want %s", name, target, targets[name])
+		}
+	}
+	for _, id := range a.order {
 		if err := a.checkLayer(id); err != nil {
 			return err
 		}
@@ -75,21 +90,20 @@ func (a *auditor) checkLayers() error {
 
 func linkFile(id string) string { return layout.LinksDir + "/" + layout.LinkName(id) }
 
-// checkLayer checks the folder of a layer and the link to it.
+// checkLayer checks the folder of a layer.
 func (a *auditor) checkLayer(id string) error {
 	dir := layout.OverlayDir + "/" + id
+	if fi, err := fs.Lstat(a.files, dir); err != nil {
+		return err
+	} else if !fi.IsDir() {
+		return invalid("%s: %s, want %s", dir, kindOf(fi.Mode()), kindOf(folder))
+	}
 	want := listing{dir + "/diff": folder, dir + "/link": file}
 	if a.layers[id] != "" {
 		want[dir+"/lower"], want[dir+"/lower-layers"] = file, file
 	}
 	if err := a.checkFolder(dir, want, nil); err != nil {
 		return err
-	}
-	switch target, err := fs.ReadLink(a.files, linkFile(id)); {
-	case err != nil:
-		return err
-	case target != "../"+id+"/diff":
-		return invalid("%s: a link to %q, want ../%s/diff", linkFile(id), target, id)
 	}
 	text, err := readFile(a.files, dir+"/link", maxText)
 	if err != nil {
@@ -158,9 +172,9 @@ func (a *auditor) checkImages() error {
 	if err := a.checkFolder(layout.ImagesDir, want, nil); err != nil {
 		return err
 	}
-	for id, img := range a.images {
+	for _, id := range slices.Sorted(maps.Keys(a.images)) {
 		documents := listing{}
-		for _, key := range img.keys {
+		for _, key := range a.images[id].keys {
 			documents[layout.DocumentFile(id, key)] = file
 		}
 		if err := a.checkFolder(layout.ImagesDir+"/"+id, documents, nil); err != nil {
@@ -207,14 +221,18 @@ func (a *auditor) checkFiles(dir string, left *int) error {
 	*left -= len(entries)
 	for _, e := range entries {
 		name := dir + "/" + e.Name()
-		switch e.Mode().Type() {
+		fi, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("%s: %w", dir, err)
+		}
+		switch fi.Mode().Type() {
 		case folder:
 			if err := a.checkFiles(name, left); err != nil {
 				return err
 			}
 		case file:
 		default:
-			return invalid("%s: %s, want a file or a folder", name, kindOf(e.Mode()))
+			return invalid("%s: %s, want a file or a folder", name, kindOf(fi.Mode()))
 		}
 	}
 	return nil
@@ -235,8 +253,16 @@ func (a *auditor) checkFolder(dir string, required, optional listing) error {
 		} else if want, ok = optional[name]; !ok {
 			return invalid("%q: not a file of a store", name)
 		}
-		if e.Mode().Type() != want {
-			return invalid("%s: %s, want %s", name, kindOf(e.Mode()), kindOf(want))
+		kind := e.Type()
+		if want != opened {
+			fi, err := e.Info()
+			if err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+			kind = fi.Mode().Type()
+		}
+		if kind != want.Type() {
+			return invalid("%s: %s, want %s", name, kindOf(kind), kindOf(want))
 		}
 	}
 	if missing > 0 {
@@ -245,8 +271,8 @@ func (a *auditor) checkFolder(dir string, required, optional listing) error {
 	return nil
 }
 
-// readFolder lists a folder, and reads the inode of each entry. More entries than most are an error.
-func readFolder(files fs.FS, dir string, most int) ([]fs.FileInfo, error) {
+// readFolder lists a folder. More entries than most are an error.
+func readFolder(files fs.FS, dir string, most int) ([]fs.DirEntry, error) {
 	f, err := files.Open(dir)
 	if err != nil {
 		return nil, err
@@ -263,13 +289,7 @@ func readFolder(files fs.FS, dir string, most int) ([]fs.FileInfo, error) {
 	if len(entries) > most {
 		return nil, invalid("%s: more than %d entries", dir, most)
 	}
-	infos := make([]fs.FileInfo, len(entries))
-	for i, e := range entries {
-		if infos[i], err = e.Info(); err != nil {
-			return nil, fmt.Errorf("%s: %w", dir, err)
-		}
-	}
-	return infos, nil
+	return entries, nil
 }
 
 // checkToken checks that a lock file has the digest of its records.

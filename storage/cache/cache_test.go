@@ -26,8 +26,11 @@ func open(t *testing.T) (cache.Cache, string) {
 	return c, dir
 }
 
+// encoding is one that this version reads.
+const encoding = "zstd-131072-v" + squashfs.PackVersion
+
 func key(name string) cache.Key {
-	return cache.Key{Digest: digest.FromString(name), Blob: digest.FromString(name + ".gz"), Encoding: "zstd-131072-v1"}
+	return cache.Key{Digest: digest.FromString(name), Blob: digest.FromString(name + ".gz"), Encoding: encoding}
 }
 
 func fileOf(dir, name string) string {
@@ -74,8 +77,8 @@ func TestPutAndGet(t *testing.T) {
 		t.Errorf("got entry: %v, want the entry with its content", ok)
 	}
 	for _, k := range []cache.Key{
-		key("b"), {Digest: digest.FromString("a"), Encoding: "zstd-131072-v1"}, {
-			Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Encoding: "zstd-131072-v1",
+		key("b"), {Digest: digest.FromString("a"), Encoding: encoding}, {
+			Digest: digest.FromString("a"), Blob: digest.FromString("b.gz"), Encoding: encoding,
 		},
 	} {
 		if _, ok := reopened.Get(k); ok {

@@ -3,6 +3,7 @@ package codec_test
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -102,13 +103,19 @@ func benchmarkReader(b *testing.B, open func(io.Reader) (io.ReadCloser, error), 
 	}
 }
 
-func BenchmarkZstdBlock(b *testing.B) { benchmarkBlock(b, codec.NewZstdBlock) }
-func BenchmarkZlibBlock(b *testing.B) { benchmarkBlock(b, codec.NewZlibBlock) }
+func BenchmarkZstdBlock(b *testing.B) { benchmarkBlock(b, codec.NewZstdBlock, zstdLevels) }
+func BenchmarkZlibBlock(b *testing.B) { benchmarkBlock(b, codec.NewZlibBlock, zlibLevels) }
 
-// benchmarkBlock reports the speed, and the size in percent of the input.
-func benchmarkBlock(b *testing.B, open func() (codec.Block, error)) {
+func benchmarkBlock(b *testing.B, open func(level int) (codec.Block, error), levels []int) {
 	raw := corpus(b)
-	block, err := open()
+	for _, level := range levels {
+		b.Run(fmt.Sprint(level), func(b *testing.B) { benchmarkLevel(b, open, level, raw) })
+	}
+}
+
+// benchmarkLevel reports the speed, and the size in percent of the input.
+func benchmarkLevel(b *testing.B, open func(level int) (codec.Block, error), level int, raw []byte) {
+	block, err := open(level)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -7,15 +7,12 @@ import (
 	"github.com/klauspost/compress/zlib"
 )
 
-// zlibLevel of blocks.
-const zlibLevel = 6
-
 type zlibBlock struct{ enc *zlib.Writer }
 
-// NewZlibBlock compresses with zlib's level 6 and its window of 32 KiB. Both kinds of build use the
+// NewZlibBlock compresses with a level of zlib, and its window of 32 KiB. Both kinds of build use the
 // same library.
-func NewZlibBlock() (Block, error) {
-	enc, err := zlib.NewWriterLevel(io.Discard, zlibLevel)
+func NewZlibBlock(level int) (Block, error) {
+	enc, err := zlib.NewWriterLevel(io.Discard, level)
 	return zlibBlock{enc}, err
 }
 

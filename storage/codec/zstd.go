@@ -7,9 +7,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// zstdLevel is libzstd's number of the level that klauspost/compress calls fastest.
-const zstdLevel = 1
-
 // MaxWindow is the largest window of a zstd frame, in bytes: that of zstd(1), unless it is called
 // with --long=28 or more. A reader allocates as much.
 const MaxWindow = 128 << 20

@@ -11,7 +11,6 @@ package codec
 import "C"
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"unsafe"
@@ -36,8 +35,6 @@ func takeContext() *C.ZSTD_CCtx {
 	if c == nil {
 		panic("no memory for a compressor") // as Go does
 	}
-	// By default libzstd writes the size of the content, and no checksum.
-	C.ZSTD_CCtx_setParameter(c, C.ZSTD_c_compressionLevel, zstdLevel)
 	return c
 }
 
@@ -47,18 +44,20 @@ func putContext(c *C.ZSTD_CCtx) {
 	zstdContexts.free = append(zstdContexts.free, c)
 }
 
-type zstdBlock struct{}
+type zstdBlock struct{ level C.int }
 
-// NewZstdBlock compresses with zstd's level 1, into frames without a checksum whose window is not
+// NewZstdBlock compresses with a level of libzstd, into frames without a checksum whose window is not
 // larger than the block: the kernel's decoder for squashfs has a window of one block.
-func NewZstdBlock() (Block, error) { return zstdBlock{}, nil }
+func NewZstdBlock(level int) (Block, error) { return zstdBlock{C.int(level)}, nil }
 
-func (zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
+func (b zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	// The output of libzstd may depend on the capacity of dst.
 	room := C.ZSTD_compressBound(C.size_t(len(raw)))
 	dst = slices.Grow(dst[:0], int(room))
 	c := takeContext()
 	defer putContext(c)
+	// By default libzstd writes the size of the content, and no checksum.
+	C.ZSTD_CCtx_setParameter(c, C.ZSTD_c_compressionLevel, b.level)
 	n := C.ZSTD_compress2(c, unsafe.Pointer(unsafe.SliceData(dst)), room,
 		unsafe.Pointer(unsafe.SliceData(raw)), C.size_t(len(raw)))
 	if C.ZSTD_isError(n) != 0 { // cannot happen: the output fits
@@ -67,8 +66,6 @@ func (zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	return dst[:n], int(n) < len(raw)
 }
 
-// ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-native-1.5.4-1" is level
-// 1 of libzstd 1.5.4.
-func ZstdID() string {
-	return fmt.Sprintf("zstd-native-%s-%d", C.GoString(C.ZSTD_versionString()), zstdLevel)
-}
+// ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-native-1.5.4" is libzstd
+// 1.5.4.
+func ZstdID() string { return "zstd-native-" + C.GoString(C.ZSTD_versionString()) }

@@ -6,9 +6,12 @@ import (
 	"compress/zlib"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os/exec"
+	"runtime"
 	"slices"
 	"sync"
 	"testing"
@@ -139,8 +142,29 @@ func blocks() (all [][]byte) {
 	return append(all, words[:8191], words[:100_001])
 }
 
-// A compressed block has the form that the kernel's decoder needs, and zstd(1) can read it.
+// Levels of the stores.
+var (
+	zstdLevels = []int{1, 3, 15}
+	zlibLevels = []int{1, 6} // 9 takes long
+)
+
+// A compressed block has the form that the kernel's decoder needs, and zstd(1) can read it. A higher level
+// makes smaller blocks.
 func TestZstdBlock(t *testing.T) {
+	smallest := math.MaxInt
+	for _, level := range zstdLevels {
+		t.Run(fmt.Sprint(level), func(t *testing.T) {
+			size := testZstdBlock(t, level)
+			if size >= smallest {
+				t.Errorf("got %d bytes, want less than %d", size, smallest)
+			}
+			smallest = size
+		})
+	}
+}
+
+func testZstdBlock(t *testing.T, level int) (size int) {
+	t.Helper()
 	program, err := exec.LookPath("zstd")
 	if err != nil {
 		t.Log("without the program zstd")
@@ -150,7 +174,7 @@ func TestZstdBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dec.Close()
-	block, err := codec.NewZstdBlock()
+	block, err := codec.NewZstdBlock(level)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,39 +201,49 @@ func TestZstdBlock(t *testing.T) {
 		t.Errorf("got %d bytes that compress, want at least 4 MiB", len(want))
 	}
 	if program == "" {
-		return
+		return len(frames)
 	}
 	cmd := exec.Command(program, "-dc")
 	cmd.Stdin = bytes.NewReader(frames)
 	if got, err := cmd.Output(); err != nil || !bytes.Equal(got, want) {
 		t.Errorf("zstd -d: got %d bytes, %v, want %d with the content", len(got), err, len(want))
 	}
+	return len(frames)
 }
 
 func TestZlibBlock(t *testing.T) {
-	block, err := codec.NewZlibBlock()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var dst []byte
-	for _, raw := range blocks() {
-		var smaller bool
-		if dst, smaller = block.Compress(dst, raw); !smaller {
-			continue
-		}
-		if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) ||
-			len(dst) >= len(raw) {
-			t.Errorf("%d bytes: got %d bytes back, %v, want the same content", len(raw), len(got), err)
-		}
+	for _, level := range zlibLevels {
+		t.Run(fmt.Sprint(level), func(t *testing.T) {
+			block, err := codec.NewZlibBlock(level)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var dst []byte
+			for _, raw := range blocks() {
+				var smaller bool
+				if dst, smaller = block.Compress(dst, raw); !smaller {
+					continue
+				}
+				if got, err := readAll(zlib.NewReader, bytes.NewReader(dst)); err != nil || !bytes.Equal(got, raw) ||
+					len(dst) >= len(raw) {
+					t.Errorf("%d bytes: got %d bytes back, %v, want the same content", len(raw), len(got), err)
+				}
+			}
+		})
 	}
 }
 
 // The compressed bytes depend only on the block: not on earlier blocks, on the capacity of the
 // buffer or on other goroutines.
 func TestBlocksAreDeterministic(t *testing.T) {
-	for name, open := range map[string]func() (codec.Block, error){
-		"zstd": codec.NewZstdBlock, "zlib": codec.NewZlibBlock,
-	} {
+	tests := map[string]func() (codec.Block, error){}
+	for _, level := range zstdLevels {
+		tests[fmt.Sprint("zstd ", level)] = func() (codec.Block, error) { return codec.NewZstdBlock(level) }
+	}
+	for _, level := range zlibLevels {
+		tests[fmt.Sprint("zlib ", level)] = func() (codec.Block, error) { return codec.NewZlibBlock(level) }
+	}
+	for name, open := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := blocks()
 			pack := func(order []int, capacity int) [][]byte {
@@ -261,5 +295,21 @@ func TestStored(t *testing.T) {
 func TestID(t *testing.T) {
 	if first, second := codec.ZstdID(), codec.ZstdID(); first == "" || first != second {
 		t.Errorf("got %q and %q, want the same one twice, not empty", first, second)
+	}
+}
+
+// There is an encoder for each core, so that each takes little memory.
+func TestMemoryOfAnEncoder(t *testing.T) {
+	raw := make([]byte, 128<<10)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	enc, err := codec.NewZstdBlock(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc.Compress(make([]byte, len(raw)), raw)
+	runtime.ReadMemStats(&after)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 5<<20 {
+		t.Errorf("got %d bytes, want at most 5 MiB", got)
 	}
 }

@@ -306,7 +306,7 @@ func TestCompactedStoresAreOneStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	all := releases()
 	full := store(t, squashfs.Options{}, all[:]...)
-	base := store(t, squashfs.Options{}, all[0])
+	base := store(t, squashfs.Options{Level: squashfs.Fast}, all[0])
 	d1, needs1 := delta(t, store(t, squashfs.Options{}, all[0], all[1]), all[1], base)
 	d2, needs2 := delta(t, store(t, squashfs.Options{}, all[1], all[2]), all[2], base, d1)
 	if len(needs1) != 2 || len(needs2) != 3 {
@@ -315,6 +315,9 @@ func TestCompactedStoresAreOneStore(t *testing.T) {
 	one, plan := compact(t, compose.Filter{}, base, d1, d2)
 	if len(plan.Layers) != 4 || len(plan.Dropped) != 0 || len(plan.Needs) != 0 {
 		t.Errorf("plan %+v", plan)
+	}
+	if got := open(t, one).Options().Level; got != squashfs.Fast {
+		t.Errorf("got the level %s, want that of the first store, %s", got, squashfs.Fast)
 	}
 	upper, plan := compact(t, compose.Filter{}, d1, d2)
 	if diff := cmp.Diff(needs1, plan.Needs); diff != "" || len(plan.Layers) != 2 {

@@ -47,7 +47,7 @@ func (r *reader) supersede(i *squashfs.Inode) {
 	if i.Content != nil && i.Content.Tag > 0 {
 		r.superseded[int(i.Content.Tag-1)] = true
 	}
-	for _, child := range i.Entries() {
+	for _, child := range i.All() {
 		r.supersede(child)
 	}
 }
@@ -163,7 +163,7 @@ func (r *reader) place(hdr *tar.Header, content *squashfs.Content) error {
 	if name == "" {
 		merge(r.tree.root, i)
 	} else {
-		r.tree.put(dir, name, i)
+		r.tree.put(dir, name, i, false)
 	}
 	return nil
 }
@@ -178,7 +178,7 @@ func (r *reader) revive(hdr *tar.Header, content *squashfs.Content) error {
 			return err
 		}
 		if old := dir.Entry(name); old != nil && isWhiteout(old) {
-			r.tree.put(dir, name, implicitDir())
+			r.tree.put(dir, name, implicitDir(), false)
 			return r.place(hdr, content)
 		}
 	}
@@ -221,7 +221,7 @@ func (r *reader) link(name string, hdr *tar.Header, last bool) error {
 		maps.Copy(target.Xattrs, attrs)
 	}
 	if dir.Entry(base) != target {
-		r.tree.put(dir, base, target)
+		r.tree.put(dir, base, target, true)
 	}
 	return nil
 }
@@ -295,16 +295,17 @@ func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 
 // count returns the number of inodes in the tree.
 func count(root *squashfs.Inode) int64 {
-	seen := map[*squashfs.Inode]struct{}{}
+	seen, added := map[*squashfs.Inode]struct{}{}, int64(0)
 	var walk func(*squashfs.Inode)
 	walk = func(i *squashfs.Inode) {
 		seen[i] = struct{}{}
-		for _, child := range i.Entries() {
+		added += int64(i.Added())
+		for child := range i.Children() {
 			walk(child)
 		}
 	}
 	walk(root)
-	return int64(len(seen))
+	return int64(len(seen)) + added
 }
 
 func sorted(ids map[uint32]struct{}) []uint32 { return slices.Sorted(maps.Keys(ids)) }

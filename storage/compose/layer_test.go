@@ -47,7 +47,7 @@ func unpack(t *testing.T, layer []byte) (*reader, []byte, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReader(pack, newTree(newBudget(t.Context(), Blob{})), split)
+	r := newReader(pack, newTree(newBudget(t.Context(), Blob{}), ""), split)
 	err = r.read()
 	return r, record.Bytes(), err
 }
@@ -57,7 +57,7 @@ func describe(root *squashfs.Inode) []string {
 	var lines []string
 	var walk func(string, *squashfs.Inode)
 	walk = func(at string, dir *squashfs.Inode) {
-		for name, i := range dir.Entries() {
+		for name, i := range dir.All() {
 			name = at + name
 			switch {
 			case i.IsDir():

@@ -28,6 +28,9 @@ type Blob struct {
 	// Open opens the blob. At its end, the reader returns an error if the blob does not have the
 	// expected digest.
 	Open func(context.Context) (io.ReadCloser, error)
+	// Verified says that the reader also returns an error if what it read, which is not compressed, does not have the
+	// DiffID: it is not hashed again.
+	Verified bool
 }
 
 // The content of a layer's pack: the unpacked layer, its tar-split file, and a note. It does not
@@ -61,7 +64,7 @@ func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, 
 	defer spool.Close()
 	pack := compressor.NewPacker(out)
 	defer pack.Abort()
-	r, size, err := readLayer(ctx, blob, pack, spool)
+	r, size, err := readLayer(ctx, blob, pack, spool, tmp)
 	if err != nil {
 		return err
 	}
@@ -86,10 +89,12 @@ func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, 
 
 // readLayer reads the layer once. If entries of it replace others, it reads the layer a second
 // time, because the tar-split file must contain the replaced contents.
-func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.File) (*reader, int64, error) {
+func readLayer(
+	ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.File, tmp string,
+) (*reader, int64, error) {
 	b := newBudget(ctx, blob)
 	defer b.release()
-	st, err := openStream(b, blob.Open)
+	st, err := openStream(b, blob)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -98,7 +103,7 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 	if err != nil {
 		return nil, 0, err
 	}
-	r := newReader(pack, newTree(b), split)
+	r := newReader(pack, newTree(b, tmp), split)
 	if err := r.read(); err != nil {
 		return nil, 0, st.explain(ctx, err, blob.DiffID)
 	}
@@ -116,7 +121,7 @@ func readLayer(ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.
 func ReadLayer(ctx context.Context, blob Blob, read func(io.Reader) error) (int64, error) {
 	b := newBudget(ctx, blob)
 	defer b.release()
-	st, err := openStream(b, blob.Open)
+	st, err := openStream(b, blob)
 	if err != nil {
 		return 0, err
 	}

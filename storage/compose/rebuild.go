@@ -12,8 +12,6 @@ import (
 	"path"
 
 	"github.com/opencontainers/go-digest"
-	"golang.org/x/sys/unix"
-
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -28,9 +26,10 @@ type Rebuild struct {
 	// Lock and Delta are those of the store.
 	Lock  pinset.Lock
 	Delta pinset.Delta
-	// Open opens the tar stream of a layer, once for all layers that have it. It is called again if the layer
-	// replaces files of its own.
-	Open func(ctx context.Context, diffID digest.Digest) (io.ReadCloser, error)
+	// Open opens the tar stream of a layer, once for all layers that have it. At its end, the reader returns an error
+	// if the stream does not have the DiffID. It is called again if the layer replaces files of its own. Blocks may get
+	// data blocks that the packs then take as they are.
+	Open func(ctx context.Context, diffID digest.Digest, blocks *squashfs.BlockCache) (io.ReadCloser, error)
 	// TempDir is a folder for temporary files without names. They take the space of the store and of its
 	// largest layer, and are freed while the store is written.
 	TempDir string
@@ -38,15 +37,14 @@ type Rebuild struct {
 	Workers int
 }
 
-// Compose packs the layers, and prepares the store. The error of a layer whose stream is another one is
-// ErrDiffID. The caller closes Documents, after it closed the result.
+// Compose packs the layers, and prepares the store. The caller closes Documents, after it closed the result.
 func (r Rebuild) Compose(ctx context.Context) (*Composed, error) {
 	own, err := r.Documents.Stat(layout.OwnLock)
 	if err != nil {
 		return nil, err
 	}
 	packing := r.Documents.Options()
-	packing.Workers = r.Workers
+	packing.Workers, packing.Tmp = r.Workers, r.TempDir
 	compressor, err := squashfs.NewCompressor(packing)
 	if err != nil {
 		return nil, err
@@ -135,7 +133,9 @@ func (b *rebuilder) addLayer(l Layer) error {
 	}
 	p, err := b.spool(func(out io.Writer) error {
 		return PackLayer(b.ctx, b.compressor, Blob{
-			DiffID: l.DiffID, Open: func(ctx context.Context) (io.ReadCloser, error) { return b.Open(ctx, l.DiffID) },
+			DiffID: l.DiffID, Verified: true, Open: func(ctx context.Context) (io.ReadCloser, error) {
+				return b.Open(ctx, l.DiffID, b.compressor.Cache())
+			},
 		}, out, b.TempDir)
 	})
 	if err != nil {
@@ -264,7 +264,6 @@ func (s *spool) Discard(from, size int64) {
 	if end-start < leastFreed {
 		return
 	}
-	// A file system that cannot do this frees the file when it is closed.
-	_ = unix.Fallocate(int(s.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, start, end-start)
+	punch(s.File, start, end-start)
 	s.from = end
 }

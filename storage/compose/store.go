@@ -85,8 +85,10 @@ type Store struct {
 	mtime      time.Time
 
 	// own is the last pack, with the files that belong to no layer.
-	own      *squashfs.Packer
-	ownFile  *os.File
+	own     *squashfs.Packer
+	ownFile *os.File
+	// shelf has the packs of the files next to the layers.
+	shelf    shelf
 	layers   []layout.Layer
 	chains   map[string]chain
 	images   Images
@@ -98,9 +100,8 @@ type Store struct {
 // chain describes a layer to the layers above.
 type chain struct {
 	unpacked LayerInfo
-	// lower and lowerLayers are the content of a child's files of these names: link names, and IDs.
-	lower, lowerLayers string
-	root               *rootAttributes // nil if unknown
+	parent   string          // the ID of the layer below, or ""
+	root     *rootAttributes // nil if unknown
 }
 
 // NewStore starts a store of the compressor's packs. modTime stamps all files that are
@@ -113,6 +114,7 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 	}
 	s := &Store{
 		out: out, compressor: compressor, mtime: modTime, own: compressor.NewPacker(spool), ownFile: spool,
+		shelf:  shelf{tmp: tmp},
 		chains: map[string]chain{"": {root: &rootAttributes{perm: 0o555}}},
 		images: Images{},
 	}
@@ -174,10 +176,10 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: int(compressionOf(l)),
 		UIDs: note.UIDs, GIDs: note.GIDs,
 	})
-	s.chains[id] = below.child(u, &root)
+	s.chains[id] = chain{u, l.Parent, &root}
 	record.ModTime = s.mtime.Unix()
 	s.layerDir.Set(path.Base(layout.TarSplitFile(id)), record)
-	if err := s.placeLayer(id, below, diff); err != nil {
+	if err := s.placeLayer(id, l.Parent, diff); err != nil {
 		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	return u, nil
@@ -186,8 +188,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 // AddBaseLayer adds a layer that is in another store of the nodes, as a parent of layers in this
 // one. Unknown fields of its description are zero.
 func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
-	below, ok := s.chains[l.Parent]
-	if !ok {
+	if _, ok := s.chains[l.Parent]; !ok {
 		return fmt.Errorf("layer %s: its parent %s is in no store", l.Digest, l.Parent)
 	}
 	root, err := parseRootAttributes(there.RootAttributes)
@@ -195,24 +196,25 @@ func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
 		return fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	there.ID = layout.LayerID(l.Parent, l.DiffID)
-	s.chains[there.ID] = below.child(there, root)
+	s.chains[there.ID] = chain{there, l.Parent, root}
 	return nil
 }
 
-// child describes a layer on this one.
-func (c chain) child(of LayerInfo, root *rootAttributes) chain {
-	above := func(name, below string) string { return strings.TrimSuffix(name+":"+below, ":") }
-	return chain{
-		unpacked: of, root: root,
-		lower: above("l/"+layout.LinkName(of.ID), c.lower), lowerLayers: above(of.ID, c.lowerLayers),
+// lower returns the content of the files "lower" and "lower-layers" of a layer: the link names and the IDs of the
+// layers below it. They are made anew for each layer: those of 100,000 layers have 240 MB.
+func (s *Store) lower(parent string) (links, ids string) {
+	var all, names []string
+	for ; parent != ""; parent = s.chains[parent].parent {
+		all, names = append(all, parent), append(names, "l/"+layout.LinkName(parent))
 	}
+	return strings.Join(names, ":"), strings.Join(all, ":")
 }
 
 // placeLayer adds the directory of a layer.
-func (s *Store) placeLayer(id string, below chain, diff *squashfs.Inode) error {
+func (s *Store) placeLayer(id, parent string, diff *squashfs.Inode) error {
 	files := map[string]string{"link": layout.LinkName(id)}
-	if below.lower != "" {
-		files["lower"], files["lower-layers"] = below.lower, below.lowerLayers
+	if parent != "" {
+		files["lower"], files["lower-layers"] = s.lower(parent)
 	}
 	dir, err := s.small(files)
 	if err != nil {
@@ -239,7 +241,7 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 		}
 		dir.Set(name, s.regular(0o644, content))
 	}
-	pack, err := p.Reopen(memory{&b})
+	pack, err := s.shelf.add(p, &b)
 	if err != nil {
 		return nil, err
 	}
@@ -247,23 +249,13 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 	return dir, nil
 }
 
-// memory is a pack in memory.
-type memory struct{ *bytes.Buffer }
-
-func (m memory) ReadAt(p []byte, at int64) (int, error) {
-	return bytes.NewReader(m.Bytes()).ReadAt(p, at)
-}
-
-func (memory) Close() error { return nil }
-
 // AddImage adds an image. If the image is there already, its record gets the names, too.
 func (s *Store) AddImage(img Image) { s.images.Add(img) }
 
 // Close writes the records, and returns the root directory, with which the caller closes the
 // output. It can be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {
-	if err := s.index(s.layerDir, layout.LayersFile, layout.LayersLock,
-		append([]layout.Layer{}, s.layers...)); err != nil {
+	if err := index(s, s.layerDir, layout.LayersFile, layout.LayersLock, s.layers); err != nil {
 		return nil, err
 	}
 	if err := s.placeImages(); err != nil {
@@ -294,20 +286,30 @@ func (s *Store) placeImages() error {
 			}
 		}
 	}
-	return s.index(dir, layout.ImagesFile, layout.ImagesLock, images)
+	return index(s, dir, layout.ImagesFile, layout.ImagesLock, images)
 }
 
 // index writes layers.json or images.json and its lock file. Without lock files, a store on a
 // read-only file system looks empty, or listing images fails; if the lock files of two stores are
 // equal, CRI-O does not notice that one was mounted in place of the other.
-func (s *Store) index(dir *squashfs.Inode, file, lock string, list any) error {
-	content, token, err := layout.EncodeRecords(list)
-	if err != nil {
+func index[T any](s *Store, dir *squashfs.Inode, file, lock string, list []T) error {
+	var token []byte
+	content := Written(func(w io.Writer) (err error) {
+		token, err = layout.EncodeRecords(w, list)
+		return err
+	})
+	defer content.Close()
+	if err := s.file(dir, path.Base(file), 0o600, content); err != nil {
 		return err
 	}
-	return errors.Join(
-		s.file(dir, path.Base(file), 0o600, bytes.NewReader(content)),
-		s.file(dir, path.Base(lock), 0o644, bytes.NewReader(token)))
+	return s.file(dir, path.Base(lock), 0o644, bytes.NewReader(token))
+}
+
+// Written returns a reader of what write writes, for a text that is too large to hold. The caller closes it.
+func Written(write func(io.Writer) error) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() { _ = w.CloseWithError(write(w)) }() // it is always nil
+	return r
 }
 
 func (s *Store) dir(perm uint32) *squashfs.Inode {

@@ -10,6 +10,7 @@ import (
 	"hash"
 	"io"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/opencontainers/go-digest"
@@ -52,29 +53,30 @@ type stream struct {
 	err    error // of the decompressor, once chunks is closed
 	failed error // err, once Read has returned it
 
+	made      int // chunks
 	buf, rest []byte
-	sum       hash.Hash
+	sum       hash.Hash // nil if the blob's reader verifies the DiffID
 	size      int64
 }
 
 // openStream starts to decompress a blob. The caller calls close, at any point of the stream.
-func openStream(b *budget, open func(context.Context) (io.ReadCloser, error)) (*stream, error) {
+func openStream(b *budget, from Blob) (*stream, error) {
 	ctx, stop := context.WithCancel(b.ctx)
-	blob, err := open(ctx)
+	blob, err := from.Open(ctx)
 	if err != nil {
 		stop()
 		return nil, err
 	}
 	s := &stream{
-		chunks: make(chan []byte, 4), free: make(chan []byte, 6), stop: stop, sum: sha256.New(),
+		chunks: make(chan []byte, 4), free: make(chan []byte, 6), stop: stop,
 		limit: b.limits.Size, window: smallWindow,
-	}
-	for range cap(s.free) {
-		s.free <- make([]byte, chunkSize)
 	}
 	in := bufio.NewReaderSize(blob, 64<<10)
 	magic, err := in.Peek(4)
 	s.kind = sniff(magic)
+	if s.kind != uncompressed || !from.Verified {
+		s.sum = sha256.New()
+	}
 	if s.kind == zstdCompressed && codec.ZstdWindow(in) > smallWindow {
 		s.window = codec.MaxWindow
 		if err := b.wait(); err != nil {
@@ -147,10 +149,8 @@ func (s *stream) decompress(ctx context.Context, in *bufio.Reader) (plain bool, 
 	}
 	defer out.Close()
 	for {
-		var chunk []byte
-		select {
-		case chunk = <-s.free:
-		case <-ctx.Done():
+		chunk := s.chunk(ctx)
+		if chunk == nil {
 			return true, ctx.Err()
 		}
 		n, err := 0, error(nil)
@@ -164,7 +164,7 @@ func (s *stream) decompress(ctx context.Context, in *bufio.Reader) (plain bool, 
 		case <-ctx.Done():
 			return true, ctx.Err()
 		}
-		if errors.Is(err, io.EOF) {
+		if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 			_, err := io.Copy(io.Discard, in)
 			return true, err
 		}
@@ -173,6 +173,28 @@ func (s *stream) decompress(ctx context.Context, in *bufio.Reader) (plain bool, 
 		}
 	}
 }
+
+// chunk returns a free chunk, or nil when ctx ends.
+func (s *stream) chunk(ctx context.Context) []byte {
+	select {
+	case chunk := <-s.free:
+		return chunk
+	default:
+	}
+	if s.made < cap(s.free) {
+		s.made++
+		return chunks.Get().(*[chunkSize]byte)[:]
+	}
+	select {
+	case chunk := <-s.free:
+		return chunk
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// chunks are those of streams that have ended: most layers are smaller than one.
+var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {
@@ -188,7 +210,9 @@ func (s *stream) Read(p []byte) (int, error) {
 			return 0, io.EOF
 		}
 		s.buf, s.rest = chunk, chunk
-		s.sum.Write(chunk)
+		if s.sum != nil {
+			s.sum.Write(chunk)
+		}
 		if s.size += int64(len(chunk)); s.size > s.limit {
 			return 0, fmt.Errorf("%w: its stream has more than %s", ErrTooLarge, bytesize.Format(s.limit))
 		}
@@ -200,6 +224,9 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // verify compares what was read to the end with the layer's diffID.
 func (s *stream) verify(want digest.Digest) error {
+	if s.sum == nil {
+		return nil
+	}
 	if got := digest.NewDigest(digest.SHA256, s.sum); got != want {
 		return fmt.Errorf("%w: the content has %s, the configuration %s", ErrDiffID, got, want)
 	}
@@ -230,6 +257,15 @@ func (s *stream) explain(ctx context.Context, err error, want digest.Digest) err
 // close stops the goroutine and waits for its end.
 func (s *stream) close() {
 	s.stop()
-	for range s.chunks {
+	for chunk := range s.chunks {
+		s.free <- chunk[:chunkSize]
+	}
+	if s.buf != nil {
+		s.free <- s.buf[:chunkSize]
+		s.buf, s.rest = nil, nil
+	}
+	close(s.free)
+	for chunk := range s.free {
+		chunks.Put((*[chunkSize]byte)(chunk))
 	}
 }

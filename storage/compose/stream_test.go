@@ -106,6 +106,9 @@ func TestBlobsThatAreWrong(t *testing.T) {
 	whole := func(content []byte) func() io.Reader {
 		return func() io.Reader { return bytes.NewReader(content) }
 	}
+	once := func(content []byte, err error) func() io.Reader {
+		return func() io.Reader { return io.MultiReader(bytes.NewReader(content), &failsOnce{err}) }
+	}
 	damaged := bytes.Clone(stream)
 	damaged[0]++ // the header's checksum is wrong
 	for name, test := range map[string]struct {
@@ -128,6 +131,7 @@ func TestBlobsThatAreWrong(t *testing.T) {
 		"failing behind bad layer":  {failing(damaged, errBlob), errBlob, compose.ErrDiffID},
 		"failing with a full disk":  {failing(stream, syscall.ENOSPC), syscall.ENOSPC, compose.ErrEntry},
 		"failing for a network":     {failing(nil, syscall.ECONNREFUSED), syscall.ECONNREFUSED, compose.ErrEntry},
+		"failing as if at the end":  {once(stream, fmt.Errorf("%w: %w", errBlob, io.EOF)), errBlob, compose.ErrEntry},
 		"bytes of a disk behind it": {failing(damaged, syscall.EIO), syscall.EIO, compose.ErrEntry},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -145,6 +149,38 @@ func TestBlobsThatAreWrong(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A reader that verifies the DiffID of its bytes is believed, unless a stream is made of them.
+func TestVerifiedBlobs(t *testing.T) {
+	stream := tarStream(t, sample.File("a", "x"))
+	for name, tc := range map[string]struct {
+		verified bool
+		content  []byte
+		want     error
+	}{
+		"itself":                 {true, tarStream(t), nil},
+		"not itself":             {false, tarStream(t), compose.ErrDiffID},
+		"of a compressed stream": {true, gzipped(t, tarStream(t)), compose.ErrDiffID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			blob := blobOf(stream, tc.content)
+			blob.Verified = tc.verified
+			err := compose.PackLayer(t.Context(), newCompressor(t), blob, io.Discard, t.TempDir())
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+// failsOnce is at its end after an error.
+type failsOnce struct{ err error }
+
+func (f *failsOnce) Read([]byte) (int, error) {
+	err := f.err
+	f.err = io.EOF
+	return 0, err
 }
 
 // A stream with the right digest that is no layer is the layer's fault.

@@ -7,6 +7,7 @@ import (
 	"hash"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/vbatts/tar-split/tar/storage"
@@ -34,11 +35,18 @@ type splitter struct {
 	err     error
 }
 
+// spareZips are the compressors of splitters that have ended, of 1 MB each.
+var spareZips sync.Pool
+
 func newSplitter(src io.Reader, out io.Writer) (*splitter, error) {
-	zip, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
-	if err != nil {
-		return nil, err
+	zip, ok := spareZips.Get().(*gzip.Writer)
+	if !ok {
+		var err error
+		if zip, err = gzip.NewWriterLevel(nil, gzip.BestSpeed); err != nil {
+			return nil, err
+		}
 	}
+	zip.Reset(out)
 	return &splitter{src: src, zip: zip, lines: json.NewEncoder(zip)}, nil
 }
 
@@ -99,7 +107,12 @@ func (s *splitter) close() error {
 	if s.err != nil {
 		return s.err
 	}
-	return s.zip.Close()
+	if err := s.zip.Close(); err != nil {
+		return err
+	}
+	s.zip.Reset(nil)
+	spareZips.Put(s.zip)
+	return nil
 }
 
 type tee struct {
@@ -122,7 +135,7 @@ func splitAgain(b *budget, blob Blob, keep map[int]bool, spool *os.File) error {
 	if _, err := spool.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	st, err := openStream(b, blob.Open)
+	st, err := openStream(b, blob)
 	if err != nil {
 		return err
 	}

@@ -55,8 +55,9 @@ const fromBelow = 1 << 31
 
 // newTree starts a layer. Without an entry for its root directory, a layer inherits mode and owner
 // of its parent's: drivers/overlay in containers/storage, getLayerPermissions.
-func newTree(b *budget) *tree {
+func newTree(b *budget, tmp string) *tree {
 	root := squashfs.NewDir(0, 0, 0, 0)
+	root.Spool(tmp)
 	root.Mode |= fromBelow
 	return &tree{root: root, budget: b, replaced: func(*squashfs.Inode) {}}
 }
@@ -67,7 +68,7 @@ func inheritSetGID(i *squashfs.Inode, below rootAttributes) {
 	if i.Mode&fromBelow != 0 {
 		i.Mode = i.Mode&^fromBelow | below.perm&syscall.S_ISGID
 	}
-	for _, child := range i.Entries() {
+	for child := range i.Children() { // files inherit nothing
 		inheritSetGID(child, below)
 	}
 }
@@ -115,7 +116,7 @@ func inherits(i *squashfs.Inode) bool {
 	if i.Mode&fromBelow != 0 {
 		return true
 	}
-	for _, child := range i.Entries() {
+	for child := range i.Children() {
 		if inherits(child) {
 			return true
 		}
@@ -235,8 +236,8 @@ func isWhiteout(i *squashfs.Inode) bool {
 }
 
 // put adds an inode under a name. It merges a directory with an existing one; a directory that
-// replaces a whiteout is opaque.
-func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode) {
+// replaces a whiteout is opaque. The caller does not use the inode any more, unless it has other names.
+func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode, linked bool) {
 	old := dir.Entry(name)
 	switch {
 	case old == nil:
@@ -248,7 +249,11 @@ func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode) {
 	default:
 		t.replaced(old)
 	}
-	dir.Set(name, i)
+	if linked {
+		dir.Set(name, i)
+	} else {
+		dir.Add(name, i)
+	}
 }
 
 // merge replaces the attributes of a directory by those of a later entry.
@@ -276,7 +281,7 @@ func (t *tree) whiteout(dir *squashfs.Inode, name string, uid, gid uint32) error
 	}
 	switch old := dir.Entry(name); {
 	case old == nil:
-		dir.Set(name, &squashfs.Inode{Mode: syscall.S_IFCHR, UID: uid, GID: gid})
+		dir.Add(name, &squashfs.Inode{Mode: syscall.S_IFCHR, UID: uid, GID: gid})
 	case old.IsDir():
 		makeOpaque(old)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -59,17 +60,30 @@ type Container struct {
 	Layer string   `json:"layer"`
 }
 
-// EncodeRecords returns the JSON of a list of layers or images, and the token for its lock file.
-// CRI-O reads the records of a store again only if the token has changed.
-func EncodeRecords(list any) (text, token []byte, err error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
+// EncodeRecords writes the JSON of a list of layers or images, and returns the token for its lock file.
+// CRI-O reads the records of a store again only if the token has changed. It holds the text of one record at a time.
+func EncodeRecords[T any](w io.Writer, list []T) (token []byte, err error) {
+	sum := sha256.New()
+	w = io.MultiWriter(sum, w)
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(list); err != nil {
-		return nil, nil, err
+	text.WriteByte('[')
+	for n, record := range list {
+		if n > 0 {
+			text.WriteByte(',')
+		}
+		if err := enc.Encode(record); err != nil {
+			return nil, err
+		}
+		text.Truncate(text.Len() - 1) // a line feed
+		if _, err := text.WriteTo(w); err != nil {
+			return nil, err
+		}
 	}
-	sum := sha256.Sum256(b.Bytes())
-	return b.Bytes(), []byte(hex.EncodeToString(sum[:])), nil
+	text.WriteString("]\n")
+	_, err = text.WriteTo(w)
+	return []byte(hex.EncodeToString(sum.Sum(nil))), err
 }
 
 func (Layer) entries() int       { return 1 }

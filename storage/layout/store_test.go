@@ -1,6 +1,7 @@
 package layout_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -227,7 +228,7 @@ func TestLimitsOfAStore(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, text string
 	}{
-		"records":   {"overlay-layers/layers.json", "[" + strings.Repeat(record, 100_001)},
+		"records":   {"overlay-layers/layers.json", "[" + strings.Repeat(record, layout.MaxStoreRecords+1)},
 		"lock file": {"overlay-images/images.lock", strings.Repeat("l", 64<<20+1)},
 		"lock":      {"pinbox/pinbox.lock.json", `{"version":` + strings.Repeat(" ", 64<<20)},
 		"entries":   {"pinbox/pinbox.lock.json", manyTags()},
@@ -243,13 +244,13 @@ func TestLimitsOfAStore(t *testing.T) {
 		})
 	}
 	large := `{"id":"` + id("a") + `","flags":{"x":"` + strings.Repeat("x", 2<<20) + `"}}`
-	half := "[" + strings.Repeat(large+",", 19) + large + "]"
+	half := "[" + strings.Repeat(large+",", layout.MaxStoreBytes/(4<<20)) + large + "]"
 	s := layout.Open(tree(map[string]string{
 		"overlay-layers/volatile-layers.json": half, "overlay-layers/layers.json": half,
 	}))
 	err := s.Layers(func(layout.Layer) error { return nil })
 	if !errors.Is(err, layout.ErrTooLarge) || !strings.Contains(err.Error(), "/layers.json") {
-		t.Errorf("got error %.300v of the second document of 40 MiB, want ErrTooLarge and layers.json", err)
+		t.Errorf("got error %.300v of the second document of more than half the limit, want ErrTooLarge and layers.json", err)
 	}
 }
 
@@ -257,7 +258,7 @@ func TestLimitsOfAStore(t *testing.T) {
 // small.
 func manyTags() string {
 	var images []string
-	for n := range 1000 {
+	for n := range layout.MaxStoreRecords / 100 {
 		tags := `"quay.io/x/a:1"` + strings.Repeat(`,"quay.io/x/a:1"`, 100)
 		sum := "sha256:" + id(fmt.Sprint(n))
 		images = append(images, `{"pin":"quay.io/x/a@`+sum+`","manifest":"`+sum+`","config":"`+sum+`","tags":[`+tags+`]}`)
@@ -331,18 +332,19 @@ func (failingFile) Read([]byte) (int, error) { return 0, syscall.EIO }
 // A Store can read the text of EncodeRecords, and the token is its digest.
 func TestEncodeRecords(t *testing.T) {
 	want := []layout.Layer{{ID: id("a")}, {ID: id("b"), Parent: id("a"), UncompressedDigest: digest.FromString("<&>")}}
-	text, token, err := layout.EncodeRecords(want)
+	var text bytes.Buffer
+	token, err := layout.EncodeRecords(&text, want)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []layout.Layer
-	s := layout.Open(fstest.MapFS{"overlay-layers/layers.json": &fstest.MapFile{Data: text}})
+	s := layout.Open(fstest.MapFS{"overlay-layers/layers.json": &fstest.MapFile{Data: text.Bytes()}})
 	s.Strict = true
 	err = s.Layers(func(l layout.Layer) error { got = append(got, l); return nil })
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
-	if want := digest.FromBytes(text).Encoded(); string(token) != want {
+	if want := digest.FromBytes(text.Bytes()).Encoded(); string(token) != want {
 		t.Errorf("got the token %s, want %s", token, want)
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 // Difference is the difference between two locks.
 type Difference struct {
-	// Added, Removed and Unchanged are pins, sorted.
+	// Changed are the images of which another digest is in the new lock, sorted by their names.
+	Changed []Change `json:"changed,omitempty"`
+	// Added, Removed and Unchanged are the pins of all others, sorted.
 	Added     []string `json:"added"`
 	Removed   []string `json:"removed"`
 	Unchanged []string `json:"unchanged"`
@@ -20,6 +22,18 @@ type Difference struct {
 	LayersAdded     BlobTotals `json:"layersAdded"`
 	LayersRemoved   BlobTotals `json:"layersRemoved"`
 	LayersUnchanged BlobTotals `json:"layersUnchanged"`
+}
+
+// Change is an image with another digest.
+type Change struct {
+	// Name is that of the component or the first tag of the new image, else that of the repository.
+	Name string `json:"name"`
+	// Old and New are pins.
+	Old string `json:"old"`
+	New string `json:"new"`
+	// NewLayers are those of the new image that the old lock does not have, of Layers.
+	NewLayers BlobTotals `json:"newLayers"`
+	Layers    int        `json:"layers"`
 }
 
 // BlobTotals is a number of blobs and their size in bytes.
@@ -32,6 +46,11 @@ type BlobTotals struct {
 func Compare(old, new Lock) Difference {
 	var d Difference
 	was, is := old.pins(), new.pins()
+	d.Changed = pair(old, new)
+	for _, c := range d.Changed {
+		delete(was, c.Old)
+		delete(is, c.New)
+	}
 	for _, pin := range slices.Sorted(maps.Keys(is)) {
 		if was[pin] {
 			d.Unchanged = append(d.Unchanged, pin)
@@ -96,6 +115,9 @@ func (l Lock) blobs() map[digest.Digest]int64 {
 func DescribeDifference(locked, now Lock) string {
 	d := Compare(locked, now)
 	var what []string
+	for _, c := range d.Changed {
+		what = append(what, "- "+c.Old, "+ "+c.New)
+	}
 	for _, pin := range d.Added {
 		what = append(what, "+ "+pin)
 	}

@@ -1,6 +1,7 @@
 package pinset_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -33,13 +34,51 @@ func TestCompare(t *testing.T) {
 	old := makeLock(map[string]string{"x": "ab", "y": "ac"}, map[string]string{"x": "quay.io/a/b:1"})
 	now := makeLock(map[string]string{"y": "ac", "z": "ade"}, map[string]string{"z": "quay.io/a/b:1"})
 	want := pinset.Difference{
-		Added: []string{pinOf("z")}, Removed: []string{pinOf("x")}, Unchanged: []string{pinOf("y")},
-		MovedTags:   []string{"quay.io/a/b:1"},
+		Changed: []pinset.Change{{
+			Name: "b:1", Old: pinOf("x"), New: pinOf("z"), NewLayers: pinset.BlobTotals{Count: 2, Bytes: 20}, Layers: 3,
+		}},
+		Unchanged: []string{pinOf("y")}, MovedTags: []string{"quay.io/a/b:1"},
 		LayersAdded: pinset.BlobTotals{Count: 2, Bytes: 20}, LayersRemoved: pinset.BlobTotals{Count: 1, Bytes: 10},
 		LayersUnchanged: pinset.BlobTotals{Count: 2, Bytes: 20},
 	}
 	if diff := cmp.Diff(want, pinset.Compare(old, now)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Images are paired by component, by tag, or as the only ones of their repository, and not otherwise.
+func TestPairsOfImages(t *testing.T) {
+	image := func(repository, digits, from string, tags ...string) pinset.LockedImage {
+		return pinset.LockedImage{
+			Pin: repository + "@" + digest.FromString(digits).String(), From: []string{from}, Tags: tags,
+		}
+	}
+	const release = "quay.io/openshift-release-dev/ocp-v4.0-art-dev"
+	old := pinset.Lock{Images: []pinset.LockedImage{
+		image(release, "1", "release/4.18.1/etcd"), image(release, "2", "release/4.18.1/cli"),
+		image("quay.io/a/tool", "3", "x", "quay.io/a/tool:1"), image("quay.io/a/tool", "4", "x", "quay.io/a/tool:2"),
+		image("quay.io/a/py", "5", "x"), image("quay.io/a/two", "6", "x"), image("quay.io/a/two", "7", "x"),
+		image("quay.io/a/gone", "8", "x"),
+	}}
+	now := pinset.Lock{Images: []pinset.LockedImage{
+		image(release, "11", "release/4.18.2/cli"), image(release, "12", "release/4.18.2/etcd"),
+		image("quay.io/a/tool", "13", "x", "quay.io/a/tool:2"), image("quay.io/a/tool", "14", "x", "quay.io/a/tool:1"),
+		image("quay.io/a/py", "15", "x"), image("quay.io/a/two", "16", "x"), image("quay.io/a/two", "17", "x"),
+		image("quay.io/a/new", "18", "x"),
+	}}
+	d := pinset.Compare(old, now)
+	digests := map[string]string{}
+	for n := range 20 {
+		digests[digest.FromString(strconv.Itoa(n)).String()] = strconv.Itoa(n)
+	}
+	of := func(pin string) string { return digests[pin[strings.Index(pin, "@")+1:]] }
+	var got []string
+	for _, c := range d.Changed {
+		got = append(got, c.Name+" "+of(c.Old)+"-"+of(c.New))
+	}
+	want := []string{"cli 2-11", "etcd 1-12", "py 5-15", "tool:1 3-14", "tool:2 4-13"}
+	if diff := cmp.Diff(want, got); diff != "" || len(d.Added) != 3 || len(d.Removed) != 3 {
+		t.Errorf("got %d added and %d removed, want 3 and 3; pairs (-want +got):\n%s", len(d.Added), len(d.Removed), diff)
 	}
 }
 

@@ -79,7 +79,7 @@ func (d Delta) Encode(w io.Writer) error {
 	return enc.Encode(d)
 }
 
-// DecodeDelta reads a description of at most 16 MiB. Unknown fields, other versions, and invalid
+// DecodeDelta reads a description of at most 64 MiB. Unknown fields, other versions, and invalid
 // digests, IDs and link names are errors; the error names the entry and the field. The version is the
 // first field.
 func DecodeDelta(r io.Reader) (Delta, error) {
@@ -87,9 +87,9 @@ func DecodeDelta(r io.Reader) (Delta, error) {
 	err := decodeObject(r, DeltaVersion, func(name string, s *stream) error {
 		switch name {
 		case "bases":
-			return list(s, name, &d.Bases)
+			return list(s, name, &d.Bases, nil)
 		case "needs":
-			return list(s, name, &d.Needs)
+			return list(s, name, &d.Needs, nil)
 		case "thin":
 			return s.value(name, &d.Thin)
 		}

@@ -1,6 +1,7 @@
 package pinset
 
 import (
+	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -107,12 +108,44 @@ func (p Platform) Validate() error {
 	return nil
 }
 
-// Encode writes the lock in its canonical form: equal locks give equal bytes.
+// Encode writes the lock in its canonical form: equal locks give equal bytes. It holds the text of one image at a time.
 func (l Lock) Encode(w io.Writer) error {
+	l = l.canonical()
+	images := l.Images
+	if len(images) > 0 {
+		l.Images = nil
+	}
+	var text strings.Builder
+	if err := indented(&text, "").Encode(l); err != nil {
+		return err
+	}
+	const none = "\n  \"images\": null"
+	head, tail, _ := strings.Cut(text.String(), none)
+	if len(images) == 0 {
+		_, err := io.WriteString(w, text.String())
+		return err
+	}
+	out := bufio.NewWriter(w)
+	out.WriteString(head + strings.TrimSuffix(none, "null")) // Flush returns its error, and those of the others
+	before := "["
+	for _, img := range images {
+		text.Reset()
+		if err := indented(&text, "    ").Encode(img); err != nil {
+			return err
+		}
+		out.WriteString(before + "\n    " + strings.TrimSuffix(text.String(), "\n"))
+		before = ","
+	}
+	out.WriteString("\n  ]" + tail)
+	return out.Flush()
+}
+
+// indented returns an encoder of the lock's form. All lines but the first begin with prefix.
+func indented(w io.Writer, prefix string) *json.Encoder {
 	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
+	enc.SetIndent(prefix, "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(l.canonical())
+	return enc
 }
 
 func (l Lock) canonical() Lock {
@@ -124,7 +157,7 @@ func (l Lock) canonical() Lock {
 	return l
 }
 
-// DecodeLock reads a lock of at most 16 MiB. Unknown fields and other versions are errors, and so is
+// DecodeLock reads a lock of at most 64 MiB. Unknown fields and other versions are errors, and so is
 // any name, digest or size that no build writes: the error names the record and the field. The version
 // is the first field.
 func DecodeLock(r io.Reader) (Lock, error) {
@@ -138,11 +171,11 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		case "platform":
 			return s.value(name, &l.Platform)
 		case "sets":
-			return list(s, name, &l.Sets)
+			return list(s, name, &l.Sets, nil)
 		case "images":
-			return list(s, name, &l.Images)
+			return list(s, name, &l.Images, shareLayers)
 		case "artifacts":
-			return list(s, name, &l.Artifacts)
+			return list(s, name, &l.Artifacts, nil)
 		case "program":
 			return s.value(name, &l.Program)
 		}
@@ -155,6 +188,32 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
 	}
 	return l, nil
+}
+
+// shareLayers lets an image have the texts of its layers in common with the image before it, where they are equal. The
+// images of one vendor begin with the same layers.
+func shareLayers(before []LockedImage, img *LockedImage) {
+	var other []LockedLayer
+	if len(before) > 0 {
+		other = before[len(before)-1].Layers
+	}
+	for i := range img.Layers {
+		l := &img.Layers[i]
+		if i < len(other) && *l == other[i] {
+			*l = other[i]
+			continue
+		}
+		if i > 0 {
+			other := img.Layers[i-1]
+			if l.MediaType == other.MediaType {
+				l.MediaType = other.MediaType
+			}
+			if l.RootAttributes == other.RootAttributes {
+				l.RootAttributes = other.RootAttributes
+			}
+		}
+	}
+	img.Layers = slices.Clone(img.Layers) // which the decoder has made up to twice as large
 }
 
 // validate checks what concerns more than one entry.

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// MaxDocumentBytes is the size of the largest lock or description of a delta, in bytes. The lock of 3,000 images
-	// with 12 layers each, of 400 bytes, has 14 MiB.
-	MaxDocumentBytes = 16 << 20
+	// MaxDocumentBytes is the size of the largest lock or description of a delta, in bytes. The lock of 2,000 images
+	// with 50 layers each, of 400 bytes, has 40 MiB.
+	MaxDocumentBytes = 64 << 20
 	// MaxElementBytes is the size of the largest element of a list, in bytes: an image with 500 layers, the most that
 	// an overlay has (maxDepth in containers/storage, drivers/overlay), has 200 KiB, and a set with
 	// 500 images (maxImages) of 447 characters (the schema of PinnedImageSet) 220 KiB. In memory,
@@ -133,8 +133,9 @@ func (s *stream) value(name string, into any) error {
 	return nil
 }
 
-// list reads a list, and checks each element before it reads the next.
-func list[T interface{ validate() error }](s *stream, name string, into *[]T) error {
+// list reads a list, and checks each element before it reads the next. share is called with the elements before each
+// one, to let it have in common with them what is equal; nil does not.
+func list[T interface{ validate() error }](s *stream, name string, into *[]T, share func([]T, *T)) error {
 	start, err := s.token()
 	if err != nil || start == nil { // null
 		return err
@@ -151,6 +152,9 @@ func list[T interface{ validate() error }](s *stream, name string, into *[]T) er
 		}
 		if err != nil {
 			return fmt.Errorf("%s[%d]: %w", name, len(*into), err)
+		}
+		if share != nil {
+			share(*into, &element)
 		}
 		*into = append(*into, element)
 	}

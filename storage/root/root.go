@@ -97,7 +97,8 @@ func (s *Store) AddLayer(ctx context.Context, l compose.Layer, blob compose.Blob
 	}
 	inodes, err := countInodes(diff)
 	s.layers[id] = compose.LayerInfo{
-		ID: id, Size: size, Inodes: inodes, RootAttributes: compose.FormatRootAttributes(top.Mode&0o7777, top.Uid, top.Gid),
+		ID: id, Size: size, Inodes: inodes,
+		RootAttributes: compose.FormatRootAttributes(uint32(top.Mode)&0o7777, top.Uid, top.Gid), // Mode is narrower on macOS
 	}
 	return s.layers[id], err
 }

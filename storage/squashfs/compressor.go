@@ -1,8 +1,12 @@
 package squashfs
 
 import (
+	"bufio"
+	"io"
 	"sync"
 	"time"
+
+	"github.com/klauspost/compress/zstd"
 )
 
 // Compressor compresses the blocks of any number of packs. It opens packs that were written with
@@ -12,6 +16,26 @@ type Compressor struct {
 	work   chan *block
 	blocks sync.Pool
 	wg     sync.WaitGroup
+	cache  *BlockCache
+	// Of packs that are complete, for the next ones: most layers are smaller than these.
+	buffers, encoders sync.Pool
+}
+
+// buffer returns a buffer for a pack.
+func (c *Compressor) buffer(out io.Writer) *bufio.Writer {
+	b := c.buffers.Get().(*bufio.Writer)
+	b.Reset(out)
+	return b
+}
+
+// encoder returns an encoder of the index of a pack.
+func (c *Compressor) encoder(out io.Writer) (*zstd.Encoder, error) {
+	if e, ok := c.encoders.Get().(*zstd.Encoder); ok {
+		e.Reset(out)
+		return e, nil
+	}
+	return zstd.NewWriter(out, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+		zstd.WithWindowSize(256<<10))
 }
 
 // NewCompressor starts the workers. The caller ends them with Close, after the last pack.
@@ -23,20 +47,29 @@ func NewCompressor(opts Options) (*Compressor, error) {
 	c.blocks.New = func() any {
 		return &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
 	}
+	c.buffers.New = func() any { return bufio.NewWriterSize(nil, 256<<10) }
 	zeros := make([]byte, opts.BlockSize)
 	for range opts.Workers {
-		encoder, err := opts.Compression.newBlock()
+		encoder, err := opts.newBlock()
 		if err != nil {
 			c.Close()
 			return nil, err
 		}
 		c.wg.Go(func() {
 			for b := range c.work {
-				b.compress(encoder, zeros)
+				b.compress(encoder, zeros, c.cache)
 			}
 		})
 	}
 	return c, nil
+}
+
+// Cache returns a cache of blocks for the packs of the compressor. It is called before the first one.
+func (c *Compressor) Cache() *BlockCache {
+	if c.cache == nil {
+		c.cache = newBlockCache(c.opts)
+	}
+	return c.cache
 }
 
 // Close ends the workers.

@@ -2,6 +2,7 @@ package squashfs
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"hash"
 	"io"
@@ -9,13 +10,16 @@ import (
 
 const noFragment = ^uint32(0)
 
+// fragmentSize is the size of a fragment block before compression, in bytes, if blocks are not
+// smaller. Who reads one small file decompresses the whole fragment block.
+const fragmentSize = 32 << 10
+
 // Content is the data of a regular file, in a pack or, after Writer.AddPack, in an image. Several
 // inodes may share it.
 type Content struct {
 	// Tag is for the caller, and not written to the pack.
 	Tag int32
 
-	number   uint32 // in the index
 	size     int64
 	fragment uint32
 	offset   uint32
@@ -25,11 +29,23 @@ type Content struct {
 	blocks []uint32 // size words, 0 for a block of zeros
 	sparse uint64   // bytes of blocks of zeros
 
-	in *packData // of an open pack
+	in *packData // the pack
 }
 
 // Size returns the size of the data, in bytes.
 func (c *Content) Size() int64 { return c.size }
+
+// position returns where the content is in the image.
+func (c *Content) position() (start uint64, fragment uint32) {
+	start, fragment = c.start, c.fragment
+	if c.in == nil { // copied from another image
+		return start, fragment
+	}
+	if fragment != noFragment {
+		fragment += c.in.fragment
+	}
+	return c.in.moved[start], fragment
+}
 
 // fragment is an entry of the fragment table.
 type fragment struct {
@@ -50,15 +66,35 @@ type extent struct {
 	sum         sum
 }
 
-// short is the position of a short content.
-type short struct{ fragment, offset uint32 }
+// tails finds short contents of a pack by their sums. A record is the sum, the fragment block and the offset.
+type tails struct {
+	records
+	table table
+}
 
-// Content stores what it reads from r, up to its end. Contents shorter than a block share fragment
-// blocks, and equal ones are stored once. The last block of a longer content is not a fragment, as
-// in mksquashfs.
+func (t *tails) find(s tailSum) (fragment, offset uint32, ok bool) {
+	at := t.table.find(s.hash(), func(at uint32) bool { return tailSum(t.at(at)) == s })
+	if at == 0 {
+		return 0, 0, false
+	}
+	place := t.at(at)[len(s):]
+	return binary.LittleEndian.Uint32(place), binary.LittleEndian.Uint32(place[4:]), true
+}
+
+func (t *tails) add(s tailSum, fragment, offset uint32) {
+	b := binary.LittleEndian.AppendUint32(s[:], fragment)
+	if at := t.records.add(binary.LittleEndian.AppendUint32(b, offset)); at > 0 { // else there is no room
+		t.table.add(at, s.hash())
+	}
+}
+
+func (s tailSum) hash() uint32 { return binary.LittleEndian.Uint32(s[:]) }
+
+// Content stores what it reads from r, up to its end. Contents shorter than a fragment block share
+// fragment blocks, and equal ones are stored once. The last block of a longer content is not a
+// fragment, as in mksquashfs.
 func (p *Packer) Content(r io.Reader) (*Content, error) {
-	c := &Content{fragment: noFragment}
-	p.contents = append(p.contents, c)
+	c := &Content{fragment: noFragment, in: p.pack}
 	m := measuring{p: p, c: c, sum: sha256.New()}
 	for {
 		b := p.pipe.get()
@@ -69,7 +105,7 @@ func (p *Packer) Content(r io.Reader) (*Content, error) {
 			p.pipe.put(b)
 			return nil, err
 		}
-		if last && c.size == int64(n) && n < p.compressor.opts.BlockSize {
+		if last && c.size == int64(n) && n < p.fragmentSize() {
 			if n == 0 {
 				p.pipe.put(b)
 				return c, p.pipe.failure()
@@ -136,16 +172,19 @@ func (m *measuring) last(b *block, start uint64) {
 	}
 }
 
+// fragmentSize returns the largest size of a fragment block, in bytes.
+func (p *Packer) fragmentSize() int { return min(fragmentSize, p.compressor.opts.BlockSize) }
+
 // addTail puts a short file into the fragment block that is being filled.
 func (p *Packer) addTail(c *Content, b *block) error {
 	all := sha256.Sum256(b.raw)
 	key := tailSum(all[:])
-	if first, ok := p.short[key]; ok {
-		c.fragment, c.offset = first.fragment, first.offset
+	if fragment, offset, ok := p.short.find(key); ok {
+		c.fragment, c.offset = fragment, offset
 		p.pipe.put(b)
 		return p.pipe.failure()
 	}
-	if p.tail != nil && len(p.tail.raw)+len(b.raw) > p.compressor.opts.BlockSize {
+	if p.tail != nil && len(p.tail.raw)+len(b.raw) > p.fragmentSize() {
 		if err := p.flushTail(); err != nil {
 			return err
 		}
@@ -154,7 +193,7 @@ func (p *Packer) addTail(c *Content, b *block) error {
 	if p.tail != nil {
 		c.offset = uint32(len(p.tail.raw))
 	}
-	p.short[key] = short{c.fragment, c.offset}
+	p.short.add(key, c.fragment, c.offset)
 	if p.tail == nil {
 		p.tail = b
 		return nil

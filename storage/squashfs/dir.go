@@ -12,10 +12,10 @@ const (
 )
 
 // dirBody writes the listing of i and returns the directory's part of the record.
-func (w *Writer) dirBody(i *Inode, names []string, xattr uint32) (b []byte, long bool) {
+func (w *Writer) dirBody(i *Inode, l []named, places []place, xattr uint32) (b []byte, long bool) {
 	le := binary.LittleEndian
 	start, offset := w.dirs.pos()
-	size, index, indexed := w.listing(i, names)
+	size, index, indexed := w.listing(l, places)
 	size += dirExtraSize
 	parent := uint32(len(w.exports)) + 1 // of the root, as mksquashfs numbers it
 	if i.parent != nil {
@@ -39,55 +39,53 @@ func (w *Writer) dirBody(i *Inode, names []string, xattr uint32) (b []byte, long
 	return append(b, index...), true
 }
 
-// listing writes the entries of i in runs. Entries of a run share a block of the inode table, and
+// listing writes the entries of a directory in runs. Entries of a run share a block of the inode table, and
 // start in one block of the listing. The index has the first run that starts in each further block,
 // so that a lookup in a large directory decompresses one block.
-func (w *Writer) listing(i *Inode, names []string) (size int, index []byte, indexed int) {
+func (w *Writer) listing(l []named, places []place) (size int, index []byte, indexed int) {
 	le := binary.LittleEndian
 	block, _ := w.dirs.pos()
-	for len(names) > 0 {
+	for len(l) > 0 {
 		start, offset := w.dirs.pos()
-		run := i.run(names, offset)
-		first := i.entries[names[0]]
+		run, first := runLength(l, places, offset), places[0]
 		if start != block {
 			block = start
 			index = le.AppendUint32(index, uint32(size))
 			index = le.AppendUint32(index, uint32(start))
-			index = le.AppendUint32(index, uint32(len(names[0])-1))
-			index = append(index, names[0]...)
+			index = le.AppendUint32(index, uint32(len(l[0].name)-1))
+			index = append(index, l[0].name...)
 			indexed++
 		}
 		b := le.AppendUint32(nil, uint32(run-1))
 		b = le.AppendUint32(b, uint32(first.ref>>16))
 		b = le.AppendUint32(b, first.number)
-		for _, name := range names[:run] {
-			child := i.entries[name]
-			b = le.AppendUint16(b, uint16(child.ref))
-			b = le.AppendUint16(b, uint16(int16(int64(child.number)-int64(first.number))))
-			b = le.AppendUint16(b, child.basicType())
-			b = le.AppendUint16(b, uint16(len(name)-1))
-			b = append(b, name...)
+		for n, at := range places[:run] {
+			b = le.AppendUint16(b, uint16(at.ref))
+			b = le.AppendUint16(b, uint16(int16(int64(at.number)-int64(first.number))))
+			b = le.AppendUint16(b, at.kind)
+			b = le.AppendUint16(b, uint16(len(l[n].name)-1))
+			b = append(b, l[n].name...)
 		}
 		w.dirs.append(b)
 		size += len(b)
-		names = names[run:]
+		l, places = l[run:], places[run:]
 	}
 	return size, index, indexed
 }
 
-// run returns how many of names one header can have, if it is at offset in its block.
-func (i *Inode) run(names []string, offset int) int {
-	first := i.entries[names[0]]
+// runLength returns how many of the entries one header can have, if it is at offset in its block.
+func runLength(l []named, places []place, offset int) int {
+	first := places[0]
 	offset += dirHeaderSize
 	n := 0
-	for n < len(names) && n < dirRunLength {
-		child := i.entries[names[n]]
-		delta := int64(child.number) - int64(first.number)
-		if n > 0 && (offset >= metaBlockSize || child.ref>>16 != first.ref>>16 ||
+	for n < len(places) && n < dirRunLength {
+		at := places[n]
+		delta := int64(at.number) - int64(first.number)
+		if n > 0 && (offset >= metaBlockSize || at.ref>>16 != first.ref>>16 ||
 			delta > math.MaxInt16 || delta < math.MinInt16) {
 			break
 		}
-		offset += 8 + len(names[n])
+		offset += 8 + len(l[n].name)
 		n++
 	}
 	return n

@@ -15,7 +15,7 @@ import (
 )
 
 // DecodeIndex reads an index without its sums, which refuse any changed index.
-func DecodeIndex(index []byte) { _, _ = decodeIndex(bytes.NewReader(index)) }
+func DecodeIndex(index []byte) { _, _ = decodeIndex(bytes.NewReader(index), "") }
 
 // IndexOf returns the index of a pack without its sums.
 func IndexOf(pack []byte) ([]byte, error) {
@@ -86,3 +86,18 @@ func (r *Reader) describe(n *node) (string, error) {
 	}
 	return about, err
 }
+
+// FragmentSizes returns the uncompressed sizes of the fragment blocks of an image, in bytes.
+func FragmentSizes(r *Reader) (sizes []int, err error) {
+	for number := range r.sb.Fragments {
+		raw, err := r.fragmentBlock(number)
+		if err != nil {
+			return nil, err
+		}
+		sizes = append(sizes, len(raw))
+	}
+	return sizes, nil
+}
+
+// Skip leaves a gap of so many bytes before the first pack of an image.
+func Skip(w *Writer, gap uint64) { w.pos += gap }

@@ -20,17 +20,23 @@ func (r *Reader) walk(op, name string) (*node, error) {
 	if !fs.ValidPath(strings.ToValidUTF8(name, "?")) { // names of a layer need not be UTF-8
 		return fail(fs.ErrInvalid)
 	}
-	n, err := r.node(r.sb.Root)
-	if err == nil && n.kind != typeDir {
-		err = damaged("the root is not a directory")
+	dir := name[:strings.LastIndex(name, "/")+1]
+	n, rest := r.folder, name[len(dir):]
+	if n == nil || dir != r.folderPath {
+		var err error
+		if n, err = r.node(r.sb.Root); err == nil && n.kind != typeDir {
+			err = damaged("the root is not a directory")
+		}
+		if err != nil {
+			return fail(err)
+		}
+		rest = name
 	}
-	if err != nil {
-		return fail(err)
-	}
+	folder := n
 	if name == "." {
 		return n, nil
 	}
-	for part := range strings.SplitSeq(name, "/") {
+	for part := range strings.SplitSeq(rest, "/") {
 		e, ok, err := r.find(n, part)
 		if err != nil {
 			return fail(err)
@@ -38,10 +44,12 @@ func (r *Reader) walk(op, name string) (*node, error) {
 		if !ok {
 			return fail(fs.ErrNotExist)
 		}
+		folder = n
 		if n, err = r.child(e); err != nil {
 			return fail(err)
 		}
 	}
+	r.folder, r.folderPath = folder, dir
 	return n, nil
 }
 
@@ -264,6 +272,7 @@ type data struct {
 	done  uint64 // bytes of the file up to the end of rest
 	rest  []byte // of buf, which is not read yet
 	buf   []byte
+	cache *BlockCache // nil for none
 }
 
 func (d *data) Read(p []byte) (int, error) {
@@ -339,6 +348,7 @@ func (d *data) fill() error {
 			return damaged("a block of inode %d holds %d bytes, not %d", d.n.Number, len(raw), size)
 		}
 		d.buf, d.at = raw, d.at+uint64(word&^uncompressedBlock)
+		d.remember(word)
 	}
 	d.rest, d.done = d.buf, d.done+size
 	return nil

@@ -15,8 +15,15 @@ type run struct {
 	parts []part
 }
 
-// part is a range of a file, in bytes.
+// end is where the last part ends in the file.
+func (r *run) end() uint64 {
+	last := r.parts[len(r.parts)-1]
+	return uint64(last.from + last.size)
+}
+
+// part is a range of a file, in bytes, after some zeros.
 type part struct {
+	pad        int64
 	from, size int64
 	sum        sum
 	raw        bool // of an image, which has no digests of its blocks
@@ -38,39 +45,85 @@ func (d *Damage) Unwrap() error { return d.cause }
 // closes the pack's file, which several packs may share.
 func (w *Writer) AddPack(p *Pack) {
 	w.files = append(w.files, p.file)
-	used := map[uint64]bool{0: true}
-	for _, c := range p.contents {
-		used[c.start] = true
-	}
-	for _, f := range p.fragments {
-		used[f.Start] = true
-	}
 	r := run{file: p.file}
-	moved := map[uint64]uint64{0: 0}
-	for _, e := range p.extents {
-		start, ok := w.starts[e.sum]
-		if ok || !used[e.start] {
+	p.moved, p.fragment = map[uint64]uint64{0: 0}, uint32(len(w.fragments))
+	end := uint64(packHead)
+	for n, e := range p.extents {
+		if e.start > end { // no file uses it
+			discard(p.file, int64(end), int64(e.start-end))
+		}
+		if start, ok := w.starts[e.sum]; ok {
 			discard(p.file, int64(e.start), int64(e.size))
-		} else {
-			start = w.pos
-			w.starts[e.sum] = start
-			w.pos += e.size
-			r.parts = append(r.parts, part{from: int64(e.start), size: int64(e.size), sum: e.sum})
+			p.moved[e.start], end = start, e.start+e.size
+			continue
 		}
-		moved[e.start] = start
-	}
-	for _, c := range p.contents {
-		c.start = moved[c.start]
-		if c.fragment != noFragment {
-			c.fragment += uint32(len(w.fragments))
+		pad := uint64(0)
+		if len(r.parts) == 0 || r.end() < e.start {
+			pad = w.padding(p.extents[n:])
 		}
+		w.pos += pad
+		w.starts[e.sum], p.moved[e.start] = w.pos, w.pos
+		w.pos += e.size
+		r.parts = append(r.parts, part{pad: int64(pad), from: int64(e.start), size: int64(e.size), sum: e.sum})
+		end = e.start + e.size
 	}
 	for _, f := range p.fragments {
-		w.fragments = append(w.fragments, fragment{Start: moved[f.Start], Word: f.Word})
+		w.fragments = append(w.fragments, fragment{Start: p.moved[f.Start], Word: f.Word})
 	}
 	if len(r.parts) > 0 {
 		w.runs = append(w.runs, r)
 	}
+}
+
+const (
+	// diskBlock is the size of what files of one file system can share, in bytes: the blocks of XFS and btrfs.
+	diskBlock = 4096
+	// leastShared is the size in bytes from which a part of a pack is aligned for that. Fewer bytes are not worth the
+	// zeros before them: 2 KiB on average.
+	leastShared = 512 << 10
+)
+
+// padding returns how many zeros come before the first of these extents of a pack. With them, the extents that follow
+// it without a gap have the same place in a block of the disk as in the pack. It is the same on all file systems.
+func (w *Writer) padding(extents []extent) uint64 {
+	from, end := extents[0].start, extents[0].start
+	for _, e := range extents {
+		if _, known := w.starts[e.sum]; known || e.start != end || end-from >= leastShared {
+			break
+		}
+		end += e.size
+	}
+	if end-from < leastShared {
+		return 0
+	}
+	return (from - w.pos) % diskBlock
+}
+
+// Range is a range of an image that a file has, too, in bytes.
+type Range struct {
+	File           File
+	From, At, Size int64 // in the file; in the image
+}
+
+// Ranges returns the ranges that have the same place in the blocks of a disk as in their files, in the order of the
+// image. An output that can share blocks of files has them without a write; WriteTo gives it all bytes nevertheless.
+func (i *Image) Ranges() (all []Range) {
+	at := int64(len(i.head))
+	for _, r := range i.runs {
+		for _, p := range r.parts {
+			at += p.pad
+			last := len(all) - 1
+			switch {
+			case last >= 0 && all[last].File == r.file && all[last].At+all[last].Size == at &&
+				all[last].From+all[last].Size == p.from:
+				all[last].Size += p.size
+			case (at-p.from)%diskBlock == 0:
+				all = append(all, Range{r.file, p.from, at, p.size})
+			}
+			at += p.size
+		}
+	}
+	return all
 }
 
 // Image is an image whose layout is complete. It can be written once.
@@ -130,6 +183,11 @@ func (i *Image) copyTo(w io.Writer) error {
 // copy writes the part, and compares it with its digest if it has one. A CRC would not do: the pack of
 // another layer could be made to match it.
 func (p part) copy(w io.Writer, r io.ReaderAt, buf []byte) error {
+	if p.pad > 0 {
+		if _, err := w.Write(make([]byte, p.pad)); err != nil {
+			return err
+		}
+	}
 	check := sha256.New()
 	for at, left := p.from, p.size; left > 0; {
 		b := buf[:min(int64(len(buf)), left)]

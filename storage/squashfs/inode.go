@@ -3,10 +3,7 @@ package squashfs
 import (
 	"encoding/binary"
 	"fmt"
-	"maps"
 	"math"
-	"path"
-	"slices"
 	"syscall"
 )
 
@@ -26,8 +23,7 @@ type Inode struct {
 	// Major and Minor number of a device.
 	Major, Minor uint32
 
-	entries map[string]*Inode // of a directory
-	parent  *Inode            // of a directory
+	directory
 
 	ref           uint64
 	number, nlink uint32 // the number refers to the inode in an index, too
@@ -36,7 +32,7 @@ type Inode struct {
 
 // NewDir returns an empty directory.
 func NewDir(perm, uid, gid uint32, modTime int64) *Inode {
-	return &Inode{Mode: syscall.S_IFDIR | perm, UID: uid, GID: gid, ModTime: modTime, entries: map[string]*Inode{}}
+	return &Inode{Mode: syscall.S_IFDIR | perm, UID: uid, GID: gid, ModTime: modTime}
 }
 
 // IsDir reports whether i is a directory.
@@ -47,59 +43,29 @@ func (i *Inode) IsSymlink() bool { return i.kind() == syscall.S_IFLNK }
 
 func (i *Inode) kind() uint32 { return i.Mode & syscall.S_IFMT }
 
-// Entry returns the inode of a name in the directory i, or nil.
-func (i *Inode) Entry(name string) *Inode { return i.entries[name] }
-
-// Entries returns the inodes in the directory i by their names. The caller does not change the map.
-func (i *Inode) Entries() map[string]*Inode { return i.entries }
-
-// Set sets the inode of a name in the directory i. An inode that is not a directory may have several
-// names, which are hard links.
-func (i *Inode) Set(name string, child *Inode) {
-	if child.IsDir() {
-		child.parent = i
-	}
-	i.entries[name] = child
-}
-
-// Parent returns the directory that has the directory i, nil for a root.
-func (i *Inode) Parent() *Inode { return i.parent }
-
-// Path returns the path of the directory i from the root of its tree, "" for the root itself.
-func (i *Inode) Path() string {
-	if i.parent == nil {
-		return ""
-	}
-	for name, child := range i.parent.entries {
-		if child == i {
-			return path.Join(i.parent.Path(), name)
-		}
-	}
-	return ""
-}
-
 // WriteTree writes the tree below dir into the tables and frees it; dir itself remains in its
 // parent. Inodes of the tree must not have names outside of it. Their contents are those of packs
 // that were added.
 func (w *Writer) WriteTree(dir *Inode) error {
-	w.prepare(dir)
+	countNames(dir, func(*Content) {})
 	return w.write(dir)
 }
 
-// prepare numbers the inodes of a tree and counts their links.
-func (w *Writer) prepare(i *Inode) {
-	i.nlink++
-	w.assign(i)
+// countNames counts the links of the inodes of a tree, except those of Add, which have one. It calls long with their
+// contents.
+func countNames(i *Inode, long func(*Content)) {
+	if i.nlink++; i.nlink == 1 && i.Content != nil {
+		long(i.Content)
+	}
 	if !i.IsDir() || i.written {
 		return
 	}
 	i.nlink = 2
-	for _, name := range slices.Sorted(maps.Keys(i.entries)) {
-		child := i.entries[name]
+	for _, child := range i.entries {
 		if child.IsDir() {
 			i.nlink++
 		}
-		w.prepare(child)
+		countNames(child, long)
 	}
 }
 
@@ -110,25 +76,40 @@ func (w *Writer) assign(i *Inode) {
 	}
 }
 
-// write writes the tree below i into the tables, children first: a listing refers to their records.
+// place is where an inode is in the tables.
+type place struct {
+	ref    uint64
+	number uint32
+	kind   uint16
+}
+
+// write writes the tree below i into the tables, children first: a listing refers to their records. Numbers are in
+// the order of the names, parents first.
 func (w *Writer) write(i *Inode) error {
+	w.assign(i)
 	if i.written {
 		return nil
 	}
-	names := slices.Sorted(maps.Keys(i.entries))
-	for _, name := range names {
-		if name == "" || len(name) > maxNameLen {
-			return fmt.Errorf("a directory entry with a name of %d bytes", len(name))
+	l := i.list()
+	places := make([]place, 0, len(l))
+	for _, e := range l {
+		if e.name == "" || len(e.name) > maxNameLen {
+			return fmt.Errorf("a directory entry with a name of %d bytes", len(e.name))
 		}
-		if err := w.write(i.entries[name]); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+		child := i.child(e)
+		if err := w.write(child); err != nil {
+			return fmt.Errorf("%s: %w", e.name, err)
 		}
+		places = append(places, place{child.ref, child.number, child.basicType()})
 	}
-	record, err := w.encode(i, names)
+	if err := i.Err(); err != nil {
+		return err
+	}
+	record, err := w.encode(i, l, places)
 	if err != nil {
 		return err
 	}
-	i.ref, i.written, i.entries = w.inodes.ref(), true, nil
+	i.ref, i.written, i.directory = w.inodes.ref(), true, directory{parent: i.parent}
 	w.exports[i.number-1] = i.ref
 	w.inodes.append(record)
 	return nil
@@ -168,7 +149,7 @@ func (i *Inode) basicType() uint16 {
 
 // encode returns the inode's record. It writes the listing of a directory, to which the record
 // refers.
-func (w *Writer) encode(i *Inode, names []string) ([]byte, error) {
+func (w *Writer) encode(i *Inode, l []named, places []place) ([]byte, error) {
 	uid, err := w.ids.number(i.UID)
 	if err != nil {
 		return nil, err
@@ -183,7 +164,7 @@ func (w *Writer) encode(i *Inode, names []string) ([]byte, error) {
 	var long bool
 	switch kind {
 	case typeDir:
-		body, long = w.dirBody(i, names, xattr)
+		body, long = w.dirBody(i, l, places, xattr)
 	case typeFile:
 		body, long = i.fileBody(xattr)
 	default:
@@ -209,18 +190,19 @@ func (i *Inode) fileBody(xattr uint32) (b []byte, long bool) {
 	if c == nil {
 		c = &Content{fragment: noFragment}
 	}
-	long = i.nlink > 1 || xattr != noXattrs || c.sparse > 0 || c.start > math.MaxUint32 || c.size > math.MaxUint32
+	start, fragment := c.position()
+	long = i.nlink > 1 || xattr != noXattrs || c.sparse > 0 || start > math.MaxUint32 || c.size > math.MaxUint32
 	if long {
-		b = le.AppendUint64(b, c.start)
+		b = le.AppendUint64(b, start)
 		b = le.AppendUint64(b, uint64(c.size))
 		b = le.AppendUint64(b, c.sparse)
 		b = le.AppendUint32(b, i.nlink)
-		b = le.AppendUint32(b, c.fragment)
+		b = le.AppendUint32(b, fragment)
 		b = le.AppendUint32(b, c.offset)
 		b = le.AppendUint32(b, xattr)
 	} else {
-		b = le.AppendUint32(b, uint32(c.start))
-		b = le.AppendUint32(b, c.fragment)
+		b = le.AppendUint32(b, uint32(start))
+		b = le.AppendUint32(b, fragment)
 		b = le.AppendUint32(b, c.offset)
 		b = le.AppendUint32(b, uint32(c.size))
 	}

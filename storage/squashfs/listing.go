@@ -1,6 +1,7 @@
 package squashfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
@@ -15,14 +16,6 @@ type dirent struct {
 	name string
 	ref  uint64
 	kind uint16
-}
-
-// dirEntry is the part of an entry that has a fixed size.
-type dirEntry struct {
-	Offset uint16
-	Delta  int16
-	Kind   uint16
-	Size   uint16
 }
 
 // entries calls f for each entry of a directory, in the order of their names, until f fails.
@@ -64,16 +57,18 @@ func (r *Reader) entries(n *node, f func(dirent) error) error {
 }
 
 func (c *cursor) entry(block uint64) (dirent, error) {
-	var e dirEntry
-	if err := c.decode(&e); err != nil {
+	var e [8]byte // without reflection, since a listing has many
+	if err := c.read(e[:]); err != nil {
 		return dirent{}, err
 	}
-	if e.Size >= maxNameLen {
-		return dirent{}, damaged("a name of %d bytes", e.Size)
+	le := binary.LittleEndian
+	offset, kind, size := le.Uint16(e[:]), le.Uint16(e[4:]), le.Uint16(e[6:])
+	if size >= maxNameLen {
+		return dirent{}, damaged("a name of %d bytes", size)
 	}
-	name := make([]byte, e.Size+1)
-	err := c.read(name)
-	return dirent{name: string(name), ref: block | uint64(e.Offset), kind: e.Kind}, err
+	var name [maxNameLen]byte
+	err := c.read(name[:size+1])
+	return dirent{name: string(name[:size+1]), ref: block | uint64(offset), kind: kind}, err
 }
 
 // checkEntry refuses entries that no writer makes. Names are unique because they are in order. A
@@ -105,11 +100,12 @@ var errEnough = errors.New("enough entries")
 // find returns the entry of a name.
 func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
 	if n.size >= minIndexed && n.size <= maxIndexed {
-		if r.index.entries == nil || r.index.of != n.ref {
-			err = r.index.read(r, n)
+		all, err := r.indexes.of(r, n)
+		at, ok := slices.BinarySearchFunc(all, name, func(e dirent, name string) int { return strings.Compare(e.name, name) })
+		if !ok {
+			return dirent{}, false, err
 		}
-		found, ok = r.index.entries[name]
-		return found, ok, err
+		return all[at], true, nil
 	}
 	err = r.entries(n, func(e dirent) error {
 		if e.name == name {
@@ -141,30 +137,45 @@ func (r *Reader) list(n *node, after, most int) (all []dirent, err error) {
 	return slices.Clip(all), err
 }
 
-// Limits of an indexed listing, in bytes. A short one is found quickly without an index; one of
-// 8 MiB has 100,000 layers.
+// Limits of the listings that are kept, in bytes. In a short one, a name is found quickly without that. Three folders
+// of a store have an entry for each layer: with 100,000 layers, their listings have 19 MiB.
 const (
-	minIndexed = 8 << 10
-	maxIndexed = 8 << 20
+	minIndexed = 1 << 10
+	maxIndexed = 24 << 20 // together
+	maxIndexes = 8
 )
 
-// index has the entries of the directory that was last searched, if that is large: reading a file
-// in each of its folders would otherwise take time in the square of their number.
+// index has the entries of a directory.
 type index struct {
 	of      uint64 // the reference of the directory's inode
-	entries map[string]dirent
+	size    uint64 // of the listing in bytes
+	entries []dirent
 }
 
-func (i *index) read(r *Reader, n *node) error {
-	*i = index{entries: map[string]dirent{}}
-	err := r.entries(n, func(e dirent) error {
-		i.entries[e.name] = e
-		return nil
-	})
-	if err != nil {
-		*i = index{}
-		return err
+// indexes are those of the directories that were last searched; the most recently used is the last. To read each file
+// of a directory would otherwise take time in the square of their number, also if the files of several directories
+// are read in turn.
+type indexes []index
+
+// of returns the entries of a directory that is not small.
+func (x *indexes) of(r *Reader, n *node) ([]dirent, error) {
+	all := *x
+	if at := slices.IndexFunc(all, func(i index) bool { return i.of == n.ref }); at >= 0 {
+		i := all[at]
+		*x = append(slices.Delete(all, at, at+1), i)
+		return i.entries, nil
 	}
-	i.of = n.ref
-	return nil
+	size := n.size
+	for at := len(all) - 1; at >= 0; at-- {
+		if size += all[at].size; size > maxIndexed || len(all)-at == maxIndexes {
+			all = slices.Delete(all, 0, at+1)
+			break
+		}
+	}
+	entries, err := r.list(n, 0, 0)
+	if err == nil {
+		all = append(all, index{of: n.ref, size: n.size, entries: entries})
+	}
+	*x = all
+	return entries, err
 }

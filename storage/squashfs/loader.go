@@ -59,7 +59,6 @@ func (l *loader) load(n *node, depth int) (*Inode, error) {
 	}
 	switch i.kind() {
 	case syscall.S_IFDIR:
-		i.entries = map[string]*Inode{}
 		return i, l.fill(i, n, depth)
 	case syscall.S_IFREG:
 		if i.Content, err = l.content(n); err != nil {

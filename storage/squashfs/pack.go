@@ -13,7 +13,7 @@ import (
 
 // PackVersion is the version of the pack format, docs/format.md, and of the way in which blocks
 // are made. Packs of other versions cannot be used.
-const PackVersion = "1"
+const PackVersion = "3"
 
 // ErrDamaged reports that a pack or an image does not have the bytes that were written.
 var ErrDamaged = errors.New("pack or image is damaged")
@@ -31,11 +31,11 @@ type Packer struct {
 	compressor *Compressor
 	pipe       *pipeline
 
-	tail  *block            // the fragment block that is being filled
-	tails uint32            // fragment blocks before it
-	short map[tailSum]short // contents of fragments
+	tail  *block // the fragment block that is being filled
+	tails uint32 // fragment blocks before it
+	short tails
 
-	contents []*Content
+	pack *packData
 	// Written by the pipeline until it is closed.
 	fragments []fragment
 	extents   []extent
@@ -43,7 +43,8 @@ type Packer struct {
 
 // NewPacker starts a pack on out. The caller ends it with Close or Abort.
 func (c *Compressor) NewPacker(out io.Writer) *Packer {
-	p := &Packer{compressor: c, pipe: newPipeline(out, c), short: map[tailSum]short{}}
+	p := &Packer{compressor: c, pipe: newPipeline(out, c), pack: &packData{}}
+	p.short.tmp = c.opts.Tmp
 	p.pipe.append([]byte(packMark))
 	return p
 }
@@ -64,22 +65,26 @@ func (p *Packer) Close(root *Inode, note []byte) error {
 		return err
 	}
 	p.pipe.close()
+	if p.short.err != nil {
+		return p.short.err
+	}
+	p.short = tails{} // frees its memory
 	start, sum := p.pipe.pos, sha256.New()
-	zip, err := zstd.NewWriter(io.MultiWriter(p.pipe, sum), zstd.WithEncoderLevel(zstd.SpeedFastest),
-		zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(256<<10))
+	zip, err := p.compressor.encoder(io.MultiWriter(p.pipe, sum))
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(encodeIndex(zip, p, root, note), zip.Close()); err != nil {
 		return err
 	}
+	p.compressor.encoders.Put(zip)
 	foot := binary.LittleEndian.AppendUint64(nil, start)
 	foot = binary.LittleEndian.AppendUint64(foot, p.pipe.pos-start)
 	p.pipe.append(sum.Sum(foot))
 	if err := p.pipe.failure(); err != nil {
 		return err
 	}
-	return p.pipe.out.Flush()
+	return p.pipe.flush()
 }
 
 // Reopen ends the pack without an index, and opens it for trees that the caller makes of its
@@ -93,9 +98,8 @@ func (p *Packer) Reopen(file File) (*Pack, error) {
 	if err := p.pipe.failure(); err != nil {
 		return nil, err
 	}
-	pack := &Pack{file: file, contents: p.contents, fragments: p.fragments, extents: p.extents}
-	pack.link()
-	return pack, p.pipe.out.Flush()
+	p.pack.file, p.pack.fragments, p.pack.extents = file, p.fragments, p.extents
+	return &Pack{packData: p.pack}, p.pipe.flush()
 }
 
 // File has a pack. *os.File is a File.
@@ -111,25 +115,21 @@ type Pack struct {
 	// Note that the Packer was closed with.
 	Note []byte
 
-	file      File
-	contents  []*Content
-	fragments []fragment
-	extents   []extent
+	*packData
 }
 
 // OpenPack reads the index of a pack of size bytes, and verifies it. The error is a *Damage. The
 // blocks are verified when an image is written.
 func (c *Compressor) OpenPack(file File, size int64) (*Pack, error) {
-	pack, err := readPack(file, size)
+	pack, err := readPack(file, size, c.opts.Tmp)
 	if err != nil {
 		return nil, &Damage{File: file, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
 	}
 	pack.file = file
-	pack.link()
 	return pack, nil
 }
 
-func readPack(r io.ReaderAt, size int64) (*Pack, error) {
+func readPack(r io.ReaderAt, size int64, tmp string) (*Pack, error) {
 	if size < int64(packHead+packFoot) {
 		return nil, fmt.Errorf("%d bytes, too few for a pack", size)
 	}
@@ -157,7 +157,7 @@ func readPack(r io.ReaderAt, size int64) (*Pack, error) {
 		return nil, err
 	}
 	defer unzip.Close()
-	return decodeIndex(unzip)
+	return decodeIndex(unzip, tmp)
 }
 
 // Damaged returns the error of a pack whose content is not the one that its caller wants: a *Damage.

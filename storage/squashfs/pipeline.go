@@ -21,11 +21,17 @@ type block struct {
 	placed      func(b *block, start uint64)
 }
 
-func (b *block) compress(c codec.Block, zeros []byte) {
+func (b *block) compress(c codec.Block, zeros []byte, cache *BlockCache) {
 	defer close(b.ready)
 	if b.sparse = b.sparse && bytes.Equal(b.raw, zeros[:len(b.raw)]); b.sparse {
 		b.packed, b.word = b.packed[:0], 0
 		return
+	}
+	if cache != nil {
+		var known bool
+		if b.packed, b.word, known = cache.take(b.packed, b.raw); known {
+			return
+		}
 	}
 	packed, smaller := c.Compress(b.packed, b.raw)
 	if b.packed = packed; smaller {
@@ -53,7 +59,7 @@ type pipeline struct {
 
 func newPipeline(out io.Writer, compressor *Compressor) *pipeline {
 	p := &pipeline{
-		compressor: compressor, out: bufio.NewWriterSize(out, 256<<10), free: make(chan *block, compressor.depth()),
+		compressor: compressor, out: compressor.buffer(out), free: make(chan *block, compressor.depth()),
 		order: make(chan *block, compressor.depth()),
 	}
 	p.wg.Go(p.write)
@@ -110,6 +116,16 @@ func (p *pipeline) append(content []byte) {
 func (p *pipeline) Write(content []byte) (int, error) {
 	p.append(content)
 	return len(content), p.failure()
+}
+
+// flush ends the output. It is called after close, once.
+func (p *pipeline) flush() error {
+	out := p.out
+	p.out = nil
+	err := out.Flush()
+	out.Reset(nil)
+	p.compressor.buffers.Put(out)
+	return err
 }
 
 func (p *pipeline) fail(err error) {

@@ -2,6 +2,7 @@ package squashfs
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -17,9 +18,13 @@ import (
 // ErrDamaged. The Reader, and the files that it opens, are used from one goroutine.
 type Reader struct {
 	tables
-	ids []uint32
+	ids   []uint32
+	level Level
 
-	index index
+	// Of the file that was found last. Most files of a layer follow each other in folders.
+	folder     *node // nil for none
+	folderPath string
+	indexes    indexes
 
 	fragment       []byte // the fragment block that was last used
 	fragmentNumber uint32
@@ -60,6 +65,10 @@ func OpenImage(file io.ReaderAt, size int64) (*Reader, error) {
 	}
 	r.inflater.compression = r.sb.compression()
 	r.packed = make([]byte, max(r.sb.BlockSize, metaBlockSize))
+	var err error
+	if r.level, err = r.readLevel(); err != nil {
+		return nil, err
+	}
 	ids, err := r.lookup(r.sb.IDTable, 0, 4)
 	if err != nil {
 		return nil, err
@@ -110,10 +119,25 @@ func (sb *superblock) compression() Compression {
 	return Gzip
 }
 
+// readLevel reads the number of the level, which follows the superblock: see Writer.head.
+func (t *tables) readLevel() (Level, error) {
+	var options struct {
+		Header uint16
+		Number uint32
+	}
+	if t.sb.Flags&flagCompressOpts != 0 {
+		if err := t.decodeAt(&options, superblockSize); err != nil {
+			return "", err
+		}
+	}
+	return t.sb.compression().levelOf(int(options.Number)), nil
+}
+
 // Options returns the options that the image was written with.
 func (r *Reader) Options() Options {
 	return Options{
-		Compression: r.sb.compression(), BlockSize: int(r.sb.BlockSize), ModTime: time.Unix(int64(r.sb.ModTime), 0),
+		Compression: r.sb.compression(), Level: r.level, BlockSize: int(r.sb.BlockSize),
+		ModTime: time.Unix(int64(r.sb.ModTime), 0),
 	}
 }
 
@@ -126,10 +150,14 @@ func (t *tables) readAt(p []byte, at uint64) error {
 	if at > math.MaxInt64 {
 		return damaged("a reference to byte %d", at)
 	}
-	if n, err := t.file.ReadAt(p, int64(at)); n < len(p) {
-		return damaged("%d bytes at %d cannot be read: %w", len(p), at, err)
+	n, err := t.file.ReadAt(p, int64(at))
+	if n == len(p) {
+		return nil
 	}
-	return nil
+	if errors.Is(err, io.EOF) { // not to be taken for the end of a file in the image
+		err = io.ErrUnexpectedEOF
+	}
+	return damaged("%d bytes at %d cannot be read: %w", len(p), at, err)
 }
 
 // decodeAt reads a value of fixed size.

@@ -292,6 +292,10 @@ func readAll(t *testing.T, image []byte) error {
 	r, err := squashfs.OpenImage(bytes.NewReader(image), int64(len(image)))
 	if err == nil {
 		_, err = squashfs.TreeOf(r, 1000)
+		nothing := func(squashfs.Entry) error { return nil }
+		if walked := squashfs.Walk(t.Context(), r, ".", nothing); walked != nil && !errors.Is(walked, squashfs.ErrDamaged) {
+			t.Errorf("walk: got %v, want %v", walked, squashfs.ErrDamaged)
+		}
 		if _, transferred := transfer(r, "."); transferred != nil && !errors.Is(transferred, squashfs.ErrDamaged) {
 			t.Errorf("copy: got %v, want %v", transferred, squashfs.ErrDamaged)
 		}

@@ -8,19 +8,15 @@ import (
 	"slices"
 )
 
-// packData is what reads the contents of a pack. It does not hold the pack's tree.
+// packData is what the contents of a pack refer to. It does not hold the pack's tree.
 type packData struct {
 	file      File
 	fragments []fragment
 	extents   []extent // in the order of the file
-}
 
-// link sets where the contents of the pack are read from.
-func (p *Pack) link() {
-	in := &packData{file: p.file, fragments: p.fragments, extents: p.extents}
-	for _, c := range p.contents {
-		c.in = in
-	}
+	// Of Writer.AddPack: where the extents are in the image, by their starts, and the number of the first fragment.
+	moved    map[uint64]uint64
+	fragment uint32
 }
 
 // maxCachedFragments is how many fragment blocks an Unpacker caches: the short files of one

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -15,8 +13,8 @@ import (
 func unpackAll(compressor *squashfs.Compressor, root *squashfs.Inode) error {
 	u := compressor.NewUnpacker()
 	var errs []error
-	for _, name := range slices.Sorted(maps.Keys(root.Entries())) {
-		errs = append(errs, u.Copy(io.Discard, root.Entry(name).Content))
+	for _, child := range root.All() {
+		errs = append(errs, u.Copy(io.Discard, child.Content))
 	}
 	return errors.Join(errs...)
 }

@@ -10,31 +10,48 @@ import (
 )
 
 // The index of a pack has its note, extents, fragments, and the tree. Numbers are varints, strings
-// follow their length. An inode or a content that occurs several times is written at its first
-// occurrence; the others have its number.
+// follow their length. An inode with several names is written at the first one; the others have its number.
 
-// encoder writes an index as a stream, since the index of a layer of a million files has 60 MB.
+// encoder writes an index as a stream, since the index of a layer of a million files has 50 MB.
 type encoder struct {
-	w                *bufio.Writer // keeps its first failure
-	contents, inodes uint32
+	w      io.Writer
+	err    error // the first failure of w
+	b      []byte
+	inodes uint32 // that have several names
 }
 
-func (e *encoder) uint(n uint64) {
-	_, _ = e.w.Write(binary.AppendUvarint(e.w.AvailableBuffer(), n))
-}
+const encodedAhead = 32 << 10 // bytes
+
+func (e *encoder) uint(n uint64) { e.b = binary.AppendUvarint(e.b, n) }
 
 func (e *encoder) string(s string) {
 	e.uint(uint64(len(s)))
-	_, _ = e.w.WriteString(s)
+	e.b = append(e.b, s...)
+}
+
+func (e *encoder) flush(least int) {
+	if e.err == nil && len(e.b) >= least {
+		_, e.err = e.w.Write(e.b)
+		e.b = e.b[:0]
+	}
 }
 
 func encodeIndex(w io.Writer, p *Packer, root *Inode, note []byte) error {
-	e := encoder{w: bufio.NewWriter(w)}
+	used := map[uint64]bool{}
+	countNames(root, func(c *Content) { used[c.start] = true })
+	for _, f := range p.fragments {
+		used[f.Start] = true
+	}
+	extents := slices.DeleteFunc(slices.Clone(p.extents), func(x extent) bool { return !used[x.start] })
+	e := encoder{w: w}
 	e.string(string(note))
-	e.uint(uint64(len(p.extents)))
-	for _, x := range p.extents {
+	e.uint(uint64(len(extents)))
+	end := uint64(packHead)
+	for _, x := range extents {
+		e.uint(x.start - end)
 		e.uint(x.size)
 		e.string(string(x.sum[:]))
+		end = x.start + x.size
 	}
 	e.uint(uint64(len(p.fragments)))
 	for _, f := range p.fragments {
@@ -42,51 +59,73 @@ func encodeIndex(w io.Writer, p *Packer, root *Inode, note []byte) error {
 		e.uint(uint64(f.Word))
 	}
 	e.inode(root)
-	return e.w.Flush()
+	e.flush(0)
+	return e.err
 }
 
+// inode writes 0 and an inode that has one name; 1 and one that has several; or the number of one that was
+// written before, from 2.
 func (e *encoder) inode(i *Inode) {
-	e.uint(uint64(i.number)) // 0: a new one
-	if i.number > 0 {
+	switch {
+	case i.IsDir() || i.nlink == 1:
+		e.uint(0)
+	case i.number > 0:
+		e.uint(uint64(i.number) + 1)
+		return
+	default:
+		e.uint(1)
+		e.inodes++
+		i.number = e.inodes
+	}
+	e.attributes(i)
+	if !i.IsDir() {
 		return
 	}
-	e.inodes++
-	i.number = e.inodes
+	l := i.list()
+	e.uint(uint64(len(l)))
+	for _, entry := range l {
+		e.flush(encodedAhead)
+		e.string(entry.name)
+		e.inode(i.child(entry))
+	}
+	if e.err == nil {
+		e.err = i.Err()
+	}
+}
+
+// attributes writes all of an inode but its entries.
+func (e *encoder) attributes(i *Inode) {
 	e.uint(uint64(i.Mode))
 	e.uint(uint64(i.UID))
 	e.uint(uint64(i.GID))
-	_, _ = e.w.Write(binary.AppendVarint(e.w.AvailableBuffer(), i.ModTime))
-	e.content(i.Content)
-	e.string(i.Target)
-	e.uint(uint64(i.Major))
-	e.uint(uint64(i.Minor))
+	e.b = binary.AppendVarint(e.b, i.ModTime)
 	e.uint(uint64(len(i.Xattrs)))
 	for _, name := range slices.Sorted(maps.Keys(i.Xattrs)) {
 		e.string(name)
 		e.string(i.Xattrs[name])
 	}
-	e.uint(uint64(len(i.entries)))
-	for _, name := range slices.Sorted(maps.Keys(i.entries)) {
-		e.string(name)
-		e.inode(i.entries[name])
+	switch i.basicType() {
+	case typeFile:
+		e.content(i.Content)
+	case typeSymlink:
+		e.string(i.Target)
+	case typeChar, typeBlock:
+		e.uint(uint64(i.Major))
+		e.uint(uint64(i.Minor))
 	}
 }
 
 func (e *encoder) content(c *Content) {
-	if c == nil {
+	if c == nil || c.size == 0 {
 		e.uint(0)
 		return
 	}
-	if c.number > 0 {
-		e.uint(uint64(c.number))
-		return
-	}
-	e.contents++
-	c.number = e.contents
-	e.uint(uint64(c.number)) // greater than all before: a new one
 	e.uint(uint64(c.size))
 	e.uint(uint64(c.fragment + 1))
-	e.uint(uint64(c.offset))
+	if c.fragment != noFragment {
+		e.uint(uint64(c.offset))
+		return
+	}
 	e.uint(c.start)
 	e.uint(c.sparse)
 	e.uint(uint64(len(c.blocks)))
@@ -102,10 +141,13 @@ const maxString = 1 << 24
 
 // decoder reads what an encoder wrote. After the first error it returns zeros.
 type decoder struct {
-	r      *bufio.Reader
+	r interface {
+		io.Reader
+		io.ByteReader
+	}
 	err    error
-	pack   *Pack
-	inodes []*Inode
+	leaves *leaves
+	inodes []*Inode // that have several names
 }
 
 func (d *decoder) fail(err error) {
@@ -161,38 +203,70 @@ func (d *decoder) times(f func()) {
 	}
 }
 
-func decodeIndex(r io.Reader) (*Pack, error) {
-	d := decoder{r: bufio.NewReader(r), pack: &Pack{}}
-	p := d.pack
+func decodeIndex(r io.Reader, tmp string) (*Pack, error) {
+	d := decoder{r: bufio.NewReader(r), leaves: newLeaves(tmp)}
+	d.leaves.fixed = true
+	p := &Pack{packData: &packData{}}
 	p.Note = []byte(d.string())
 	at := uint64(packHead)
 	d.times(func() {
-		x := extent{start: at, size: d.uint()}
+		x := extent{start: at + d.uint(), size: d.uint()}
 		copy(x.sum[:], d.string())
 		p.extents = append(p.extents, x)
-		at += x.size
+		at = x.start + x.size
 	})
 	d.times(func() {
 		p.fragments = append(p.fragments, fragment{Start: d.uint(), Word: uint32(d.uint())})
 	})
-	p.Root = d.inode()
+	if d.uint() > 0 {
+		d.fail(errIndex)
+	}
+	p.Root = d.inode(p.packData)
 	if _, err := d.r.ReadByte(); d.err == nil && !errors.Is(err, io.EOF) {
 		d.fail(errIndex)
 	}
 	return p, d.err
 }
 
-func (d *decoder) inode() *Inode {
-	if n := d.uint(); n > uint64(len(d.inodes)) {
-		d.fail(errIndex)
-		return &Inode{}
-	} else if n > 0 {
-		return d.inodes[n-1]
+// inode reads an inode that was not written before, and all below it.
+func (d *decoder) inode(in *packData) *Inode {
+	i := &Inode{}
+	d.attributes(i, in)
+	if !i.IsDir() {
+		return i
 	}
-	i := &Inode{Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint()), ModTime: d.int()}
-	d.inodes = append(d.inodes, i)
-	i.Content = d.content()
-	i.Target, i.Major, i.Minor = d.string(), uint32(d.uint()), uint32(d.uint())
+	i.leaves = d.leaves
+	last := ""
+	d.times(func() {
+		name := d.string()
+		if name <= last {
+			d.fail(errIndex)
+		}
+		last = name
+		switch n := d.uint(); {
+		case d.err != nil:
+		case n > uint64(len(d.inodes))+1:
+			d.fail(errIndex)
+		case n > 1:
+			i.put(name, d.inodes[n-2])
+		default:
+			child := d.inode(in)
+			if n == 1 {
+				d.inodes = append(d.inodes, child)
+			}
+			if n == 1 && child.IsDir() {
+				d.fail(errIndex)
+			}
+			if n == 1 || child.IsDir() || !i.append(name, child) {
+				i.put(name, child)
+			}
+		}
+	})
+	return i
+}
+
+func (d *decoder) attributes(i *Inode, in *packData) {
+	*i = Inode{Mode: uint32(d.uint()), UID: uint32(d.uint()), GID: uint32(d.uint()), ModTime: d.int()}
 	d.times(func() {
 		if i.Xattrs == nil {
 			i.Xattrs = map[string]string{}
@@ -200,33 +274,26 @@ func (d *decoder) inode() *Inode {
 		name := d.string()
 		i.Xattrs[name] = d.string()
 	})
-	if i.IsDir() {
-		i.entries = map[string]*Inode{}
+	switch i.basicType() {
+	case typeFile:
+		i.Content = d.content(in)
+	case typeSymlink:
+		i.Target = d.string()
+	case typeChar, typeBlock:
+		i.Major, i.Minor = uint32(d.uint()), uint32(d.uint())
 	}
-	d.times(func() {
-		name := d.string()
-		if child := d.inode(); d.err == nil && i.IsDir() {
-			i.Set(name, child)
-		}
-	})
-	return i
 }
 
-func (d *decoder) content() *Content {
-	contents := d.pack.contents
-	switch n := d.uint(); {
-	case n == 0:
-		return nil
-	case n <= uint64(len(contents)):
-		return contents[n-1]
-	case n > uint64(len(contents))+1:
-		d.fail(errIndex)
+func (d *decoder) content(in *packData) *Content {
+	c := &Content{size: int64(d.uint()), in: in}
+	if c.size == 0 {
 		return nil
 	}
-	c := &Content{
-		size: int64(d.uint()), fragment: uint32(d.uint()) - 1, offset: uint32(d.uint()), start: d.uint(), sparse: d.uint(),
+	if c.fragment = uint32(d.uint()) - 1; c.fragment != noFragment {
+		c.offset = uint32(d.uint())
+		return c
 	}
+	c.start, c.sparse = d.uint(), d.uint()
 	d.times(func() { c.blocks = append(c.blocks, uint32(d.uint())) })
-	d.pack.contents = append(contents, c)
 	return c
 }

@@ -24,22 +24,24 @@ const (
 	// Inodes, data, fragments, attributes and IDs are stored uncompressed.
 	flagNothingPacked = 0x0001 | 0x0002 | 0x0008 | 0x0100 | 0x0800
 	padding           = 4096 // loop devices read whole pages
-	zstdLevel         = 1
-	gzipLevel         = 6
-	gzipWindow        = 15 // bits; the kernel accepts no other
+	gzipWindow        = 15   // bits; the kernel accepts no other
 )
 
-// Options of packs and images. The zero value is zstd, blocks of 128 KiB, one worker for each core,
-// and the zero time, which becomes time stamp 0.
+// Options of packs and images. The zero value is zstd of the default level, blocks of 128 KiB, one worker
+// for each core, and the zero time, which becomes time stamp 0.
 type Options struct {
 	// Compression of everything; "" means Zstd.
 	Compression Compression
+	// Level of the compression; "" means Default.
+	Level Level
 	// BlockSize in bytes, a power of two from 4 KiB to 1 MiB; 0 means 128 KiB.
 	BlockSize int
 	// Workers is how many blocks are compressed at a time; 0 means one for each core.
 	Workers int
 	// ModTime is the time stamp of the image itself.
 	ModTime time.Time
+	// Tmp is a folder for files without names, which have what is known of large layers. "" keeps it in memory.
+	Tmp string
 }
 
 // Validate sets the fields that are zero to their defaults, and checks the others.
@@ -55,6 +57,12 @@ func (o *Options) Validate() error {
 	}
 	if !slices.Contains([]Compression{Zstd, Gzip, None}, o.Compression) {
 		return fmt.Errorf("squashfs compression %q: not zstd, gzip or none", string(o.Compression))
+	}
+	if o.Level == "" {
+		o.Level = Default
+	}
+	if _, ok := levels[Zstd][o.Level]; !ok {
+		return fmt.Errorf("squashfs compression level %q: not fast, default or best", string(o.Level))
 	}
 	if o.Workers <= 0 {
 		o.Workers = goruntime.GOMAXPROCS(0)
@@ -87,7 +95,7 @@ func NewWriter(opts Options) (*Writer, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	block, err := opts.Compression.newBlock()
+	block, err := opts.newBlock()
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +108,7 @@ func NewWriter(opts Options) (*Writer, error) {
 // Encoding identifies what, besides the input, determines the bytes of a pack: the options, which
 // must be valid, the encoder and the version of the pack format.
 func (o Options) Encoding() string {
-	return fmt.Sprintf("%s-%d-v%s", o.Compression.encoder(), o.BlockSize, PackVersion)
+	return fmt.Sprintf("%s-%d-v%s", o.encoder(), o.BlockSize, PackVersion)
 }
 
 // flags that do not depend on what is in the image.
@@ -118,10 +126,10 @@ func (w *Writer) head(sb superblock) []byte {
 	switch w.opts.Compression {
 	case Zstd:
 		head = le.AppendUint16(head, 4|metaUncompressed)
-		head = le.AppendUint32(head, zstdLevel)
+		head = le.AppendUint32(head, uint32(w.opts.level()))
 	case Gzip:
 		head = le.AppendUint16(head, 8|metaUncompressed)
-		head = le.AppendUint32(head, gzipLevel)
+		head = le.AppendUint32(head, uint32(w.opts.level()))
 		head = le.AppendUint16(le.AppendUint16(head, gzipWindow), 0) // no strategies
 	}
 	return head

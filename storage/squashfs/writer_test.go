@@ -122,7 +122,7 @@ func noise(seed uint64, size int) []byte {
 
 func TestKernelReadsEverySizeOfFile(t *testing.T) {
 	const block = 128 << 10
-	sizes := []int{0, 1, 4096, block - 1, block, block + 1, 2 * block, 3*block + 17, 5 << 20}
+	sizes := []int{0, 1, 4096, block/4 - 1, block / 4, block/4 + 1, block - 1, block, block + 1, 2 * block, 3*block + 17, 5 << 20}
 	img := image(t, squashfs.Options{}, func(p *squashfs.Packer, root *squashfs.Inode) {
 		for i, n := range sizes {
 			root.Set(fmt.Sprintf("f%d", i), file(t, p, bytes.NewReader(noise(uint64(i), n))))

@@ -4,9 +4,7 @@ import (
 	"archive/tar"
 	"fmt"
 	"io"
-	"maps"
 	"path"
-	"slices"
 	"syscall"
 	"time"
 
@@ -56,7 +54,7 @@ func (w *Writer) WriteTree(dir *squashfs.Inode) error {
 		return err
 	}
 	w.written[name] = true
-	clear(dir.Entries())
+	dir.Clear()
 	return nil
 }
 
@@ -92,7 +90,7 @@ func severalNames(dir *squashfs.Inode) map[*squashfs.Inode]string {
 			several[i] = ""
 		}
 		seen[i] = struct{}{}
-		for _, child := range i.Entries() {
+		for child := range i.Children() {
 			walk(child)
 		}
 	}
@@ -106,12 +104,12 @@ func (w *Writer) tree(name string, i *squashfs.Inode) error {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
-	for _, base := range slices.Sorted(maps.Keys(i.Entries())) {
-		if err := w.tree(path.Join(name, base), i.Entry(base)); err != nil {
+	for base, child := range i.All() {
+		if err := w.tree(path.Join(name, base), child); err != nil {
 			return err
 		}
 	}
-	return nil
+	return i.Err()
 }
 
 // entry writes the entry of one file.

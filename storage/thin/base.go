@@ -41,7 +41,7 @@ type openedFile struct {
 }
 
 func (l *baseLayer) damaged(name string, err error) error {
-	return &BaseError{Store: l.store, Layer: l.id, Path: name, Err: err}
+	return &BaseError{Store: l.store, Layer: l.id, Path: name, Others: l.of.others(l), Err: err}
 }
 
 // record returns the record of a file.
@@ -99,11 +99,16 @@ func (l *baseLayer) open(number int) (fs.File, record, error) {
 	if err != nil {
 		return nil, r, err
 	}
-	f, err := audit.SplitLine{Name: r.name, Size: r.size}.Open(l.files, l.id)
+	f, err := r.open(l.files, l.id)
 	if err != nil {
 		return nil, r, l.damaged(r.name, err)
 	}
 	return f, r, nil
+}
+
+// open opens the file of a layer.
+func (r record) open(files fs.FS, id string) (fs.File, error) {
+	return audit.SplitLine{Name: r.name, Size: r.size}.Open(files, id)
 }
 
 // read fills p from an offset of a content. It is fast if the calls for a content follow each other.

@@ -61,6 +61,9 @@ func (x *index) decode(d *decoder, limits Limits) {
 		}
 		x.layers = append(x.layers, hex.EncodeToString(d.bytes(32)))
 	}
+	for range x.layers {
+		x.packed = append(x.packed, d.number("packed", 1) == 1)
+	}
 	at := int64(0)
 	for kind := range x.solid {
 		at = x.decodeSolid(d, &x.solid[kind], at)

@@ -16,6 +16,13 @@ func (x *index) encode() ([]byte, error) {
 	for _, id := range x.layers {
 		c = appendHex(c, id)
 	}
+	for _, packed := range x.packed {
+		n := int64(0)
+		if packed {
+			n = 1
+		}
+		c.add(n)
+	}
 	for _, s := range x.solid {
 		x.encodeSolid(&c, s)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -83,6 +84,16 @@ func (t *Tables) File(number int) {
 // Span lets the first dictionary start behind the end of its content.
 func (t *Tables) Span(start int64) { t.x.spans[0].start = start }
 
+// Dictionary repeats the dictionary of the first patched block, until it has more than so many bytes.
+func (t *Tables) Dictionary(more int) {
+	b := &t.x.solid[patched].blocks[0]
+	one := t.x.spans[b.first]
+	b.first, b.spans = len(t.x.spans), more/one.size+1
+	for range b.spans {
+		t.x.spans = append(t.x.spans, one)
+	}
+}
+
 // Literal returns where the first block of literals is in the data.
 func (t *Tables) Literal() (at int64, packed int) {
 	b := t.x.solid[literal].blocks[0]
@@ -91,3 +102,25 @@ func (t *Tables) Literal() (at int64, packed int) {
 
 // SetLiteral sets the compressed size of the first block of literals, which is the last one of all.
 func (t *Tables) SetLiteral(packed int) { t.x.solid[literal].blocks[0].packed = packed }
+
+// Packed returns whether the data blocks of a base layer can be taken as they are.
+func (t *Tables) Packed(layer int) *bool { return &t.x.packed[layer] }
+
+// Alternate adds n pairs of the first and the last literal content to the end of the last layer.
+func (t *Tables) Alternate(n int) {
+	r := &t.x.recipes[len(t.x.recipes)-1]
+	r.gaps, r.refs = slices.Clone(r.gaps), slices.Clone(r.refs) // of one slice
+	last := t.x.runs[len(t.x.runs)-1]
+	first := t.x.runs[slices.IndexFunc(t.x.runs, func(r run) bool { return r.kind == literal })]
+	s := &t.x.solid[literal]
+	for range n {
+		for _, number := range []int64{first.first, last.first + t.x.length(len(t.x.runs)-1) - 1} {
+			_, _, row := t.x.content(number)
+			start, end := s.extent(row)
+			r.gaps.add(0)
+			r.refs.add(t.x.contents - number)
+			r.contents++
+			r.size += end - start
+		}
+	}
+}

@@ -2,6 +2,7 @@ package thin_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -62,18 +63,7 @@ func zeros(t *testing.T, size int) []byte {
 // Whatever a thin delta claims, it is refused, and the error names the layer and the file.
 func TestHostileDeltas(t *testing.T) {
 	index, data, base, next := small(t)
-	// literal replaces the last block, that of the literals.
-	literal := func(frame []byte) ([]byte, []byte) {
-		var at int64
-		changed, err := thin.Change(index, func(x *thin.Tables) {
-			at, _ = x.Literal()
-			x.SetLiteral(len(frame))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return changed, append(slices.Clone(data[:at]), frame...)
-	}
+	literal := func(frame []byte) ([]byte, []byte) { return withLiteral(t, index, data, frame) }
 	change := func(f func(*thin.Tables)) []byte {
 		changed, err := thin.Change(index, f)
 		if err != nil {
@@ -99,6 +89,7 @@ func TestHostileDeltas(t *testing.T) {
 		"file that the base has not":   {change(func(x *thin.Tables) { x.File(1000) }), data, "file 1000 of layer"},
 		"another file":                 {change(func(x *thin.Tables) { x.File(2) }), data, "more than"},
 		"dictionary behind its file":   {change(func(x *thin.Tables) { x.Span(1 << 40) }), data, "bytes 1099511627776 to"},
+		"dictionary that is too large": {change(func(x *thin.Tables) { x.Dictionary(5 << 19) }), data, "a dictionary of more"},
 		"data that are cut short":      {index, data[:len(data)-1], file},
 		"no data":                      {index, nil, "of its data"},
 		"index that is cut short":      {index[:len(index)-1], data, "its index"},
@@ -125,6 +116,90 @@ func wantRefused(t *testing.T, index, data []byte, base thin.Store, want string)
 	}
 	if grown := peak(t) - before; grown > 150<<20 {
 		t.Errorf("got %d MiB of memory, want at most 150", grown>>20)
+	}
+}
+
+// A frame that needs a larger window than docs/format.md has is refused, although its content is right.
+func TestWindowOfABlock(t *testing.T) {
+	index, data, base, next := small(t)
+	content := program(12, 4000, 0)
+	for exponent, valid := range map[byte]bool{22 - 10: true, 23 - 10: false} {
+		frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, exponent << 3}                // RFC 8878, 3.1.1
+		frame = append(frame, byte(len(content)<<3|1), byte(len(content)>>5), 0) // the last block, raw
+		changed, data := withLiteral(t, index, data, append(frame, content...))
+		if !valid {
+			wantRefused(t, changed, data, base, "etc/xx")
+			continue
+		}
+		err := thin.ReadAll(t.Context(), changed, data, thin.Limits{}, func(_ thin.Layer, got []byte) {
+			if !bytes.Equal(got, next) {
+				t.Errorf("got %d other bytes, want %d", len(got), len(next))
+			}
+		}, base)
+		if err != nil {
+			t.Errorf("window of 4 MiB: got %v, want no error", err)
+		}
+	}
+}
+
+// withLiteral replaces the last block, that of the literals.
+func withLiteral(t *testing.T, index, data, frame []byte) (newIndex, newData []byte) {
+	t.Helper()
+	var at int64
+	changed, err := thin.Change(index, func(x *thin.Tables) {
+		at, _ = x.Literal()
+		x.SetLiteral(len(frame))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return changed, append(slices.Clone(data[:at]), frame...)
+}
+
+// Contents of few bytes, each of which needs another block than the one before, take no more time than larger ones.
+func TestTooManyBlocks(t *testing.T) {
+	old := thinned.Chain{stream(t, sample.File("etc/old", "old"))}
+	const block = 3 << 19
+	next := stream(t, sample.File("first", "a short one"), sample.File("long", strings.Repeat("long", (block-11)/4)),
+		sample.File("last", "in another block"))
+	m := thin.Maker{
+		Store: thinned.Named("next", store(t, nil, thinned.Chain{next})), Sources: old.IDs(), Workers: 1,
+		Bases: []thin.Store{thinned.Named("base", store(t, nil, old))},
+	}
+	var data thinned.Data
+	made, err := m.Make(t.Context(), &data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range map[int]string{10: "and SHA-256", 100: "too many blocks"} {
+		index, err := thin.Change(made.Index, func(x *thin.Tables) { x.Alternate(n) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantRefused(t, index, data.Bytes(), m.Bases[0], want)
+	}
+}
+
+// Reading ends with its context, also within a file.
+func TestReadingIsCanceled(t *testing.T) {
+	_, _, m := wordsBases(t)
+	delta, _ := makeThin(t, m)
+	r, err := thin.Open(thinned.Named("delta", delta), thin.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	l, err := r.Layer(ctx, r.Layers()[0].DiffID, m.Bases, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := io.CopyN(io.Discard, l, 100_000); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if n, err := l.Read(make([]byte, 10)); n > 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %d bytes and %v, want %v", n, err, context.Canceled)
 	}
 }
 

@@ -23,6 +23,8 @@ const (
 // index is the decoded index of a thin delta.
 type index struct {
 	layers []string // IDs of the base layers that are read
+	// packed says of each whether the store that comes out has the data blocks of its files as the bases have them.
+	packed []bool
 	solid  [streams]solid
 	spans  []span // dictionaries of the blocks
 	runs   []run

@@ -11,6 +11,8 @@ import (
 	"io/fs"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // layerReader puts a tar stream together.
@@ -20,6 +22,7 @@ type layerReader struct {
 	recipe *recipe
 	bases  *bases
 	blocks blockReader
+	packed *squashfs.BlockCache // nil for none
 
 	gaps, refs decoder
 	done       int64 // contents whose gaps were read
@@ -187,6 +190,9 @@ func (l *layerReader) content() error {
 	f, r, err := layer.open(of.file)
 	if err != nil {
 		return err
+	}
+	if l.packed != nil && l.x.packed[of.layer] {
+		l.packed.Fill(f)
 	}
 	l.file = &baseFile{File: f, layer: layer, record: r, left: r.size}
 	return nil

@@ -20,12 +20,16 @@ type Maker struct {
 	Sources []string
 	// Cache keeps blocks for other runs; nil keeps none.
 	Cache Cache
-	// Workers is how many blocks are compressed at the same time, by default as many as there are CPUs.
-	// Each takes some 80 MiB. The result does not depend on it.
+	// Workers is how many blocks are compressed at the same time, by default as many as there are CPUs, but at most
+	// maxWorkers. The result does not depend on it.
 	Workers int
 	// Progress is called with the number of bytes that were compressed, of all; nil is not called.
 	Progress func(done, of int64)
 }
+
+// maxWorkers is how many encoders there are by default. Each takes some 80 MiB: tables of 34 MiB for a block and 34 MiB
+// for its dictionary, and the buffers. With two of them, pinbox stays below 256 MB.
+const maxWorkers = 2
 
 // Cache keeps values by keys, which are digests of all that a value depends on.
 type Cache interface {
@@ -59,7 +63,7 @@ type Made struct {
 func (m *Maker) Make(ctx context.Context, data Data) (*Made, error) {
 	if m.Workers <= 0 {
 		c := *m
-		c.Workers = runtime.GOMAXPROCS(0)
+		c.Workers = min(runtime.GOMAXPROCS(0), maxWorkers)
 		m = &c
 	}
 	p, err := m.plan(ctx)
@@ -72,6 +76,9 @@ func (m *Maker) Make(ctx context.Context, data Data) (*Made, error) {
 	}
 	debug.FreeOSMemory() // of the encoders
 	p.count()
+	if err := m.compareBlocks(ctx, p); err != nil {
+		return nil, err
+	}
 	content, err := p.index.encode()
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
 )
 
 // encoderID names the encoder, on which the bytes of blocks depend.
@@ -22,9 +23,10 @@ const encoderID = "pinbox thin v1 zstd-go-best"
 type task struct {
 	raw, dictionary, packed []byte
 
-	key  digest.Digest
-	err  error
-	done chan struct{}
+	key    digest.Digest
+	cached bool
+	err    error
+	done   chan struct{}
 }
 
 // pack makes all blocks, and writes them. It returns their size in bytes.
@@ -68,10 +70,12 @@ func (m *Maker) pack(ctx context.Context, p *plan, data io.Writer) (size int64, 
 			}
 			p.setBlock(j, len(t.packed), size)
 			size += int64(len(t.packed))
+			if !t.cached {
+				// Nearly all of the memory are buffers and tables without pointers, so that a collection is fast. By
+				// default, garbage would double the memory.
+				runtime.GC()
+			}
 			free <- t
-			// Nearly all of the memory are buffers and tables without pointers, so that a collection is fast. By
-			// default, garbage would double the memory.
-			runtime.GC()
 			if done += int64(j.size); m.Progress != nil {
 				m.Progress(done, of)
 			}
@@ -112,15 +116,15 @@ func (m *Maker) read(ctx context.Context, p *plan, free <-chan *task, work, orde
 				return ctx.Err()
 			}
 			t.key, t.done = p.key(j), make(chan struct{})
-			cached, err := m.cached(t)
-			if err == nil && !cached {
+			err := m.lookUp(t)
+			if err == nil && !t.cached {
 				err = p.load(t, j, news, olds)
 			}
 			if err != nil {
 				return err
 			}
 			ordered <- t // it has room for all tasks
-			if cached {
+			if t.cached {
 				close(t.done)
 			} else {
 				work <- t
@@ -130,14 +134,15 @@ func (m *Maker) read(ctx context.Context, p *plan, free <-chan *task, work, orde
 	return nil
 }
 
-// cached takes a block from the cache, if that has it.
-func (m *Maker) cached(t *task) (bool, error) {
+// lookUp takes a block from the cache, if that has it.
+func (m *Maker) lookUp(t *task) error {
 	if m.Cache == nil {
-		return false, nil
+		return nil
 	}
 	packed, err := m.Cache.Get(t.key)
 	t.packed = append(t.packed[:0], packed...)
-	return packed != nil, err
+	t.cached = packed != nil
+	return err
 }
 
 // load reads the contents of a block, and its dictionary.
@@ -244,18 +249,26 @@ func (t *task) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// maxReaders is how many layers are put together at the same time. Each reader takes up to 25 MiB, which the
+// encoders do not need any more.
+const maxReaders = 6
+
 // verify puts all layers together.
 func (m *Maker) verify(ctx context.Context, p *plan, x *index, data io.ReaderAt, size int64) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(min(runtime.GOMAXPROCS(0), maxReaders))
 	for n := range x.recipes {
-		l, err := newLayerReader(ctx, x, n, io.NewSectionReader(data, 0, size), m.Bases)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(io.Discard, l)
-		_ = l.Close()
-		if err != nil {
-			return fmt.Errorf("%s: %w", p.layers[n].ID, err)
-		}
+		group.Go(func() error {
+			l, err := newLayerReader(ctx, x, n, io.NewSectionReader(data, 0, size), m.Bases)
+			if err != nil {
+				return err
+			}
+			defer l.Close()
+			if _, err = io.Copy(io.Discard, l); err != nil {
+				return fmt.Errorf("%s: %w", p.layers[n].ID, err)
+			}
+			return nil
+		})
 	}
-	return nil
+	return group.Wait()
 }

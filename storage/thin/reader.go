@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Reader reads a thin delta.
@@ -58,14 +59,18 @@ func (r *Reader) Largest() []Largest { return r.largest }
 // Layer opens the tar stream of a layer. The bases are the stores in which base layers are looked for,
 // the first one first. Reading ends with io.EOF only after the whole stream with the DiffID was read:
 // a stream with other bytes ends with an error that is ErrDamaged or a *BaseError. Several streams can
-// be open at the same time, each for one goroutine; each takes up to 25 MiB.
-func (r *Reader) Layer(ctx context.Context, diffID digest.Digest, bases []Store) (io.ReadCloser, error) {
+// be open at the same time, each for one goroutine; each takes up to 25 MiB. Blocks gets the data blocks that a
+// pack of the stream may take as they are; it may be nil.
+func (r *Reader) Layer(
+	ctx context.Context, diffID digest.Digest, bases []Store, blocks *squashfs.BlockCache,
+) (io.ReadCloser, error) {
 	for n, recipe := range r.recipes {
 		if recipe.diffID == diffID {
 			l, err := r.open(ctx, n, bases)
 			if err != nil {
 				return nil, fmt.Errorf("layer %s: %w", diffID, err)
 			}
+			l.packed = blocks
 			return l, nil
 		}
 	}
@@ -177,7 +182,7 @@ func (r *blockReader) load(b *block, dst []byte) ([]byte, error) {
 		err = fmt.Errorf("it has %d bytes, want %d", len(raw), b.size)
 	}
 	if err != nil {
-		return nil, r.explain(b, err)
+		return nil, damaged("a block at %d of its data: %w", b.at, err) // whatever the bytes of its dictionary
 	}
 	return raw, nil
 }
@@ -197,16 +202,6 @@ func (r *blockReader) dictionary(b *block) error {
 		}
 	}
 	return nil
-}
-
-// explain returns the error of a block that cannot be decompressed: that of a base, if it is the cause.
-func (r *blockReader) explain(b *block, cause error) error {
-	for _, s := range r.x.spans[b.first:][:b.spans] {
-		if err := r.bases.check(r.x.layers[s.layer], s.file); err != nil {
-			return err
-		}
-	}
-	return damaged("a block at %d of its data: %w", b.at, cause)
 }
 
 // check compares a content of a layer with its record.

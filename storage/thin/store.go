@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -50,6 +51,8 @@ type BaseError struct {
 	// Store is the name of the base, Layer the ID of its layer, and Path that of the file in the
 	// layer; "" for the layer's tar-split file.
 	Store, Layer, Path string
+	// Others are the names of the other bases that have the layer.
+	Others []string
 	// Err is the cause.
 	Err error
 }
@@ -59,7 +62,11 @@ func (e *BaseError) Error() string {
 	if e.Path != "" {
 		file = fmt.Sprintf("%q", e.Path)
 	}
-	return fmt.Sprintf("%s: layer %s: %s: %v: %v", e.Store, e.Layer, file, ErrBase, e.Err)
+	text := fmt.Sprintf("%s: layer %s: %s: %v: %v", e.Store, e.Layer, file, ErrBase, e.Err)
+	if len(e.Others) > 0 {
+		text += "; the layer is also in " + strings.Join(e.Others, ", ")
+	}
+	return text
 }
 
 // Unwrap returns ErrBase and the cause.
@@ -103,6 +110,16 @@ func (b *bases) layer(id string) (*baseLayer, error) {
 		return l, nil
 	}
 	return nil, fmt.Errorf("layer %s %w", id, ErrNoLayer)
+}
+
+// others returns the names of the other stores that have a layer.
+func (b *bases) others(l *baseLayer) (names []string) {
+	for n, files := range b.files {
+		if _, err := files.Lstat(path.Join(layout.OverlayDir, l.id)); err == nil && files != l.files {
+			names = append(names, b.stores[n].Name)
+		}
+	}
+	return names
 }
 
 func (b *bases) close() {

@@ -1,7 +1,8 @@
-package cluster
+package fleet
 
 import (
 	"cmp"
+	"reflect"
 	"slices"
 	"strconv"
 	"time"
@@ -9,19 +10,27 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 )
 
-// Report is the status of a NodeImageStatus: what a node reports of its images. It has nothing that changes while
-// nothing happens.
+// Report is the status of a NodeImageStatus: what a node reports of its images.
 type Report struct {
+	// Time of what it says.
+	Time time.Time `json:"time"`
+	// FirstSync is when the node first had the sets of the API and its own roles; zero if it follows no cluster.
+	FirstSync time.Time `json:"firstSync,omitzero"`
 	// Ready means that every image is on the node and pinned, and nothing else is wrong.
 	Ready bool `json:"ready"`
+	// Pools that the node follows, if the operator or a flag sets them.
+	Pools []string `json:"pools,omitempty"`
 	// Conditions are those of a MachineConfigNode.
 	Conditions []runtime.Condition `json:"conditions"`
 	Sets       []SetReport         `json:"sets"`
 	Images     ImageCounts         `json:"images"`
 	// Failures are the images with errors, by the class of the error.
 	Failures []Failure `json:"failures"`
-	// BytesToGo have to be fetched.
-	BytesToGo int64 `json:"bytesToGo"`
+	// BytesToGo have to be fetched, and ETA is when they will be, at the speed so far; zero while that is unknown.
+	BytesToGo int64     `json:"bytesToGo"`
+	ETA       time.Time `json:"eta,omitzero"`
+	// Space where images are pulled to, and where blobs are staged.
+	Space []runtime.SpaceStatus `json:"space,omitempty"`
 	// Errors that belong to no image.
 	Errors []string `json:"errors"`
 	// Kept are sets that the API has lost.
@@ -83,6 +92,7 @@ const (
 // NewReport makes a report of a status.
 func NewReport(s runtime.Status) Report {
 	r := Report{
+		Time: s.Time, Space: s.Space, Pools: s.Pools,
 		Ready: s.Healthy(), Conditions: slices.Clone(s.Conditions), Owner: string(s.Owner), Runtime: s.Runtime,
 		Sets: []SetReport{}, Failures: []Failure{}, Errors: []string{}, Kept: []string{},
 		Stores: []StoreReport{},
@@ -100,7 +110,11 @@ func NewReport(s runtime.Status) Report {
 		r.Errors = append(r.Errors, short(text))
 	}
 	if s.Cluster != nil {
+		r.FirstSync = s.Cluster.FirstSync
 		r.Kept = append(r.Kept, s.Cluster.Kept...)
+	}
+	if s.Progress != nil {
+		r.ETA = s.Progress.ETA
 	}
 	for _, store := range s.Stores {
 		r.Stores = append(r.Stores, StoreReport{
@@ -151,31 +165,18 @@ func (r *Report) count(img runtime.ImageStatus) {
 	r.Failures[i].Images++
 }
 
-func short(text string) string { return text[:min(len(text), maxErrorText)] }
+// Same reports whether two reports say the same. What changes while nothing happens does not count: the times, and the
+// space.
+func (r Report) Same(other Report) bool {
+	r.Time, r.ETA, r.Space = other.Time, other.ETA, other.Space
+	return reflect.DeepEqual(r, other)
+}
 
-// The time between two writes of a report.
-const (
-	whilePulling = 10 * time.Second
-	atRest       = 5 * time.Minute
-	// gathering is how long changes are gathered: most passes take less.
-	gathering = time.Second
-)
-
-// pulling reports whether a pass is at work.
-func (r Report) pulling() bool {
+// Pulling reports whether a pass is at work.
+func (r Report) Pulling() bool {
 	return slices.ContainsFunc(r.Conditions, func(c runtime.Condition) bool {
 		return c.Type == runtime.ProgressingCondition && c.Status == "True"
 	})
 }
 
-// nextWrite is when a report may be written that differs from the one that was written last; that was at the time last.
-func nextWrite(written, now Report, last, changed time.Time) time.Time {
-	interval := atRest
-	if written.pulling() || now.pulling() {
-		interval = whilePulling
-	}
-	if next := last.Add(interval); next.After(changed.Add(gathering)) {
-		return next
-	}
-	return changed.Add(gathering)
-}
+func short(text string) string { return text[:min(len(text), maxErrorText)] }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"os"
@@ -56,16 +55,6 @@ func dirBuild(t *testing.T, uid uint32) (cmd *exec.Cmd, out string, requests *at
 		"--output", "json", "-o", out)
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	return cmd, out, requests
-}
-
-func runProgram(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
 // The program as it is shipped, without C, calls itself to unpack layers.

@@ -1,9 +1,8 @@
-package cluster
+package fleet
 
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -48,33 +47,5 @@ func TestReport(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, NewReport(s)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
-// A report is written at most once in 10 seconds while a pass is at work, and once in 5 minutes at rest.
-func TestNextWrite(t *testing.T) {
-	rest := Report{}
-	pulling := Report{Conditions: []runtime.Condition{{Type: runtime.ProgressingCondition, Status: "True"}}}
-	for name, test := range map[string]struct {
-		written, now  Report
-		last, changed time.Duration
-		want          time.Duration
-	}{
-		"the first one":                 {rest, rest, -time.Hour, 0, time.Second},
-		"a pass begins":                 {rest, pulling, -time.Hour, 0, time.Second},
-		"a pass begins after a write":   {rest, pulling, 0, 2 * time.Second, 10 * time.Second},
-		"a pass goes on":                {pulling, pulling, 0, 2 * time.Second, 10 * time.Second},
-		"a pass ends":                   {pulling, rest, 0, 2 * time.Second, 10 * time.Second},
-		"a change at rest":              {rest, rest, 0, 2 * time.Second, 5 * time.Minute},
-		"a change after a long rest":    {rest, rest, 0, 6 * time.Minute, 6*time.Minute + time.Second},
-		"a change just before the time": {pulling, pulling, 0, 9500 * time.Millisecond, 10500 * time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			zero := time.Unix(1000, 0)
-			got := nextWrite(test.written, test.now, zero.Add(test.last), zero.Add(test.changed)).Sub(zero)
-			if got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
-		})
 	}
 }

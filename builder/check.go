@@ -1,0 +1,65 @@
+package builder
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Check checks an appliance and the files that it names, and contacts no registry. It reports all errors at once, and
+// returns warnings.
+func Check(ctx context.Context, o Options) (warnings []string, err error) {
+	invalid := o.Appliance.Validate()
+	errs := []error{invalid, checkNumber(o.Appliance)}
+	material, err := source.Read(ctx, o.Appliance.Spec.Sources, o.sourceOptions())
+	if err == nil {
+		defer func() { err = errors.Join(err, material.Close()) }()
+	}
+	registries, mirrorWarnings, unreadable := readMirrors(o.Appliance.Spec.Mirrors)
+	errs = append(errs, err, source.InField("spec.mirrors", unreadable))
+	warnings = slices.Concat(material.Warnings, mirrorWarnings)
+	if len(o.From) > 0 {
+		_, err := base.Read(o.From, o.Appliance.Spec.Platform)
+		errs = append(errs, err)
+	}
+	if invalid != nil {
+		return warnings, errors.Join(errs...)
+	}
+	if o.Appliance.Spec.Node.Binary != "" {
+		program, err := openNodeBinary(o)
+		if err == nil {
+			err = program.Close()
+		}
+		errs = append(errs, source.InField("spec.node.binary", err))
+	}
+	config, err := configure(o.Appliance, material.Sets, registries)
+	return append(warnings, config.Warnings()...), errors.Join(append(errs, err)...)
+}
+
+// configure renders the first-boot configuration: first with each file alone, so that one error does not hide
+// another, and then with all of them.
+func configure(a spec.Appliance, sets []pinset.Set, registries []byte) (config firstboot.Files, err error) {
+	var errs []error
+	try := func(field string, fill func(*spec.Spec)) {
+		alone := a
+		alone.Spec.Ignition.Butane, alone.Spec.Node.PullSecret, alone.Spec.ISO = nil, "", spec.ISO{}
+		fill(&alone.Spec)
+		_, err := firstboot.Configure(alone, sets, registries, pinset.Program{})
+		errs = append(errs, source.InField(field, err))
+	}
+	for _, name := range a.Spec.Ignition.Butane {
+		try("spec.ignition.butane", func(s *spec.Spec) { s.Ignition.Butane = []string{name} })
+	}
+	try("spec.node.pullSecret", func(s *spec.Spec) { s.Node.PullSecret = a.Spec.Node.PullSecret })
+	try("spec.iso", func(s *spec.Spec) { s.ISO = a.Spec.ISO })
+	if err := errors.Join(errs...); err != nil {
+		return config, err
+	}
+	return firstboot.Configure(a, sets, registries, pinset.Program{})
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime/cluster"
+	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+// errNotReady is the error of a fleet with nodes that are not ready.
+var errNotReady = errors.New("not all nodes are ready")
+
+// askInterval is the time between two questions of --wait: a node reports at most every 10 seconds.
+const askInterval = 10 * time.Second
+
+func fleetCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "fleet", Short: "Show which nodes have the images of their sets, and change these"}
+	cmd.AddCommand(fleetStatusCommand(), fleetApplyCommand(), fleetPauseCommand(), fleetResumeCommand(),
+		fleetRollbackCommand(), fleetControllerCommand())
+	return cmd
+}
+
+// fleetFlags are the flags of `fleet status`.
+type fleetFlags struct {
+	cluster           clusterFlags
+	key, set, release string
+	stale, timeout    time.Duration
+	wait              bool
+	output            cli.Output
+}
+
+func fleetStatusCommand() *cobra.Command {
+	var f fleetFlags
+	cmd := &cobra.Command{
+		Use:   "status [REPORTS...]",
+		Short: "Say how many nodes are ready, and why the others are not",
+		Long: `status asks the API of a cluster for the reports of its nodes, or reads files and folders of
+reports: those that "pinbox-node report" writes, or "kubectl get nodeimagestatuses -o json".
+
+  pinbox fleet status --set worker --wait --timeout 2h
+  pinbox fleet status /media/stick/reports/
+
+The exit code is 0 if all nodes are ready, and 1 if one is not. With the API, a node that
+has never reported is not ready, nor is one that does not have the last generation of its
+sets yet, also if a rollout holds that back.`,
+		ValidArgsFunction: cli.FileArgs(math.MaxInt, "json"),
+		RunE: func(cmd *cobra.Command, paths []string) error {
+			return f.run(cmd.Context(), paths, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	f.cluster.add(flags)
+	flags.StringVar(&f.key, "key", "",
+		"`FILE` of public keys of OpenPGP, minisign or cosign, one of which must have signed each file of reports")
+	cli.Files(flags, "key", "pub", "asc", "gpg")
+	cli.Under("Inputs", flags)
+	flags.StringVar(&f.set, "set", "", "only ask for the set `NAME`")
+	flags.StringVar(&f.release, "release", "",
+		"also ask for the release `NAME` or NAME/NUMBER of an appliance, as the current one")
+	flags.DurationVar(&f.stale, "stale", 2*time.Hour,
+		"`TIME` after which a node that has not reported is not ready; 0 for never. A node reports every 30 minutes at least")
+	cli.Under("Question", flags)
+	flags.BoolVar(&f.wait, "wait", false, "wait until all nodes are ready")
+	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` to wait at most (default: no limit)")
+	cli.Under("Waiting", flags)
+	f.output.Add(flags)
+	cli.Under("Output", flags)
+	return cmd
+}
+
+// run asks once, or until all nodes are ready. While it waits, the API may be away.
+func (f fleetFlags) run(ctx context.Context, paths []string, stdout, stderr io.Writer) error {
+	nodes, err := f.source(paths)
+	if err != nil {
+		return err
+	}
+	q := fleet.Query{Set: f.set, Stale: f.stale}
+	if f.release != "" {
+		if q.Release, err = fleet.ParseRelease(f.release); err != nil {
+			return cli.Usagef("--release: %w", err)
+		}
+	}
+	if f.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+	}
+	said := ""
+	for {
+		s, err := ask(ctx, nodes, q)
+		may := errors.Is(err, cluster.ErrAPI) || errors.Is(err, fleet.ErrNoNodes) || err == nil && !s.AllReady()
+		waiting := f.wait && may
+		if err == nil && (!waiting || ctx.Err() != nil) {
+			return f.show(stdout, s)
+		}
+		if !waiting {
+			return err
+		}
+		text := fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Nodes)
+		if err != nil {
+			text = err.Error()
+		}
+		if text != said {
+			fmt.Fprintln(stderr, text)
+			said = text
+		}
+		select {
+		case <-ctx.Done():
+			if err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return f.show(stdout, s)
+			}
+			return errors.Join(err, ctx.Err())
+		case <-time.After(askInterval):
+		}
+	}
+}
+
+// source returns what reads the nodes: from files or from the API.
+func (f fleetFlags) source(paths []string) (func(context.Context) ([]fleet.Node, error), error) {
+	var keys signature.Keys
+	var err error
+	switch {
+	case len(paths) > 0 && f.cluster != (clusterFlags{}):
+		return nil, cli.Usagef("name reports, or a cluster with --kubeconfig or --context")
+	case len(paths) == 0 && f.key != "":
+		return nil, cli.Usagef("--key goes with files of reports")
+	case len(paths) == 0:
+		api, err := f.cluster.connect()
+		return api.Nodes, err
+	case f.key != "":
+		if keys, err = signature.ReadKeys(f.key); err != nil {
+			return nil, err
+		}
+	}
+	return func(context.Context) ([]fleet.Node, error) {
+		objects, err := fleet.Read(paths, keys)
+		return fleet.Nodes(objects), err
+	}, nil
+}
+
+// ask reads the nodes and answers the query.
+func ask(ctx context.Context, nodes func(context.Context) ([]fleet.Node, error), q fleet.Query) (fleet.Summary, error) {
+	all, err := nodes(ctx)
+	if err != nil {
+		return fleet.Summary{}, err
+	}
+	q.Now = time.Now()
+	return fleet.Summarize(all, q)
+}
+
+// show prints a summary. It returns errNotReady if a node is not ready.
+func (f fleetFlags) show(w io.Writer, s fleet.Summary) error {
+	var err error
+	if f.output.Text() {
+		err = printFleet(w, s)
+	} else {
+		err = f.output.Encode(w, s)
+	}
+	if err == nil && !s.AllReady() {
+		err = errNotReady
+	}
+	return err
+}
+
+// maxNodesShown is how many nodes of a reason are shown as text.
+const maxNodesShown = 5
+
+func printFleet(w io.Writer, s fleet.Summary) error {
+	t := cli.Table(w)
+	if len(s.Sets) > 0 {
+		fmt.Fprintln(t, "SET\tNODES\tREADY")
+	}
+	for _, set := range s.Sets {
+		fmt.Fprintf(t, "%s\t%d\t%d\n", set.Name, set.Nodes, set.Ready)
+	}
+	if len(s.Releases) > 0 {
+		fmt.Fprintln(t, "RELEASE\tNODES\t")
+	}
+	for _, r := range s.Releases {
+		fmt.Fprintf(t, "%s\t%d\t\n", r.Title(), r.Nodes)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, reason := range s.NotReady {
+		fmt.Fprintf(w, "%s: %s\n", reason.Reason, cli.Plural(len(reason.Nodes), "node"))
+		for i, n := range reason.Nodes {
+			if i == maxNodesShown {
+				fmt.Fprintf(w, "  and %d more\n", len(reason.Nodes)-i)
+				break
+			}
+			line := "  " + n.Node
+			if n.BytesToGo > 0 {
+				line += ", " + bytesize.Format(n.BytesToGo) + " to go"
+			}
+			if n.Text != "" {
+				line += ": " + n.Text
+			}
+			fmt.Fprintln(w, line)
+		}
+	}
+	if s.BytesToGo > 0 {
+		fmt.Fprintf(w, "%s to go", bytesize.Format(s.BytesToGo))
+		if !s.ETA.IsZero() {
+			fmt.Fprintf(w, ", done at about %s", s.ETA.Format(time.RFC3339))
+		}
+		fmt.Fprintln(w)
+	}
+	_, err := fmt.Fprintf(w, "%d of %d nodes are ready\n", s.Ready, s.Nodes)
+	return err
+}

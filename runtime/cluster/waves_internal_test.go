@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pinbox/pinbox/runtime/rollout"
+)
+
+const pinned = "quay.io/x/app@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
+
+// parseSet reads a set as UID:GENERATION, with the words label and previous.
+func parseSet(t *testing.T, text string) Set {
+	t.Helper()
+	s := Set{Name: "s", Images: []string{pinned}}
+	fields := strings.Split(text, ":")
+	s.UID = fields[0]
+	if _, err := fmt.Sscan(fields[1], &s.Generation); err != nil {
+		t.Fatal(err)
+	}
+	for _, word := range fields[2:] {
+		switch word {
+		case "label":
+			s.Rollout = "r"
+		case "previous":
+			s.previous = &Content{Generation: 1, Images: []string{pinned}}
+		}
+	}
+	return s
+}
+
+// What counts of a set while a rollout holds its generation back: the generation that does, and that on a managed
+// node.
+func TestHeldSets(t *testing.T) {
+	for name, test := range map[string]struct {
+		steps         string // sets of the API in their order; +UID:GENERATION is released
+		counts, other int64
+		held          bool
+	}{
+		"no rollout":               {"u:5 u:6", 6, 6, false},
+		"held":                     {"u:5 u:6:label", 5, 6, true},
+		"released":                 {"u:5 u:6:label +u:6", 6, 6, false},
+		"another one is released":  {"u:5 u:6:label +u:5", 5, 6, true},
+		"released once, for good":  {"u:5 u:6:label +u:6 u:6:label", 6, 6, false},
+		"held, and listed again":   {"u:5 u:6:label u:6:label", 5, 6, true},
+		"held twice":               {"u:5 u:6:label u:7:label", 5, 7, true},
+		"held again":               {"u:5 u:6:label +u:6 u:7:label", 6, 7, true},
+		"the label alone":          {"u:5 u:5:label", 5, 5, false},
+		"rolled back":              {"u:5 u:6:label u:7", 7, 7, false},
+		"new on the node":          {"u:6:label", 0, 6, true},
+		"new, with what was":       {"u:6:label:previous", 1, 6, true},
+		"new, and what was later":  {"u:6:label u:7:label:previous", 1, 7, true},
+		"what the node had counts": {"u:5 u:6:label:previous", 5, 6, true},
+		"made again":               {"u:5:label +u:5 v:5:label", 5, 5, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, f := Known{}, follower{}
+			f.waves.followed, f.waves.place = true, 7
+			for step := range strings.FieldsSeq(test.steps) {
+				step, released := strings.CutPrefix(step, "+")
+				s := parseSet(t, step)
+				if !released {
+					k.put(s)
+					continue
+				}
+				f.known = k
+				f.waves.rollouts = map[string]rollout.Rollout{"r": {Status: rollout.Status{
+					Sets: []rollout.Target{s.target()}, Released: 7,
+				}}}
+				f.followWaves(t.Context())
+			}
+			counts := func(managed bool) (generation int64) {
+				sets, errs := k.Decode(managed)
+				if len(errs) > 0 {
+					t.Fatal(errs)
+				}
+				for _, s := range sets {
+					generation = s.Generation
+				}
+				return generation
+			}
+			if got, other := counts(false), counts(true); got != test.counts || other != test.other {
+				t.Errorf("got generation %d, and %d on a managed node, want %d and %d", got, other, test.counts, test.other)
+			}
+			if got := len(k.HeldBack()) > 0; got != test.held {
+				t.Errorf("got %+v, want a set that is held: %v", k.HeldBack(), test.held)
+			}
+			if err := k.Sets[0].check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Only an annotation that can be read says what was before.
+func TestPrevious(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{"generation":1,"images":["a"]}`: true, `{"generation":0,"images":[]}`: true, "": false, "x": false,
+		`{"generation":-1,"images":[]}`: false, `{"generation":1,"images":["a\u0007"]}`: false,
+		`{"generation":1,"images":["` + strings.Repeat("a", maxImageBytes+1) + `"]}`: false,
+	} {
+		if got := previous(map[string]string{rollout.PreviousAnnotation: text}); (got != nil) != want {
+			t.Errorf("%q: got %v, want one: %v", text[:min(len(text), 40)], got, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package fleet
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+// Write writes the object to a file, and its signature beside it.
+func (o Object) Write(file string, by signature.Signer) error {
+	content, err := json.MarshalIndent(o, "", "  ")
+	if err != nil {
+		return err
+	}
+	content = append(content, '\n')
+	if len(content) > MaxObjectBytes {
+		return fmt.Errorf("report: %d bytes, more than %d", len(content), MaxObjectBytes)
+	}
+	if !by.IsZero() { // first: a report without its signature would be refused
+		sum, err := by.Sign(bytes.NewReader(content))
+		if err != nil {
+			return err
+		}
+		if _, err := atomicfile.WriteVia(file+by.Suffix()+".new", file+by.Suffix(), sum, 0o644); err != nil {
+			return err
+		}
+	}
+	_, err = atomicfile.WriteVia(file+".new", file, content, 0o644)
+	return err
+}
+
+// Read reads the reports in files, and in the files *.json of folders. With keys, one of them must have signed each
+// file, or nothing of it is read.
+func Read(paths []string, keys signature.Keys) (objects []Object, err error) {
+	var files []string
+	for _, path := range paths {
+		fi, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		if !fi.IsDir() {
+			files = append(files, path)
+			continue
+		}
+		entries, err := os.ReadDir(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".json") {
+				files = append(files, filepath.Join(path, e.Name()))
+			}
+		}
+	}
+	for _, file := range files {
+		more, err := readFile(file, keys)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		objects = append(objects, more...)
+	}
+	return objects, nil
+}
+
+// readFile reads a file once: what was verified is what is decoded.
+func readFile(file string, keys signature.Keys) ([]Object, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxListBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(content) > maxListBytes {
+		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
+	}
+	if !keys.IsEmpty() {
+		sum, err := keys.ReadBeside(file, nil)
+		if err == nil && sum == nil {
+			err = signature.ErrUnsigned
+		}
+		if err == nil {
+			err = keys.Verify(bytes.NewReader(content), sum)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return Decode(bytes.NewReader(content))
+}
+
+// Nodes are those of which there are objects; the newest of each counts.
+func Nodes(objects []Object) (nodes []Node) {
+	for name, o := range Newest(objects) {
+		nodes = append(nodes, Node{Name: name, Report: o.Status})
+	}
+	return nodes
+}
+
+// ParseRelease reads the name of an appliance, or one with the number of a release after a slash: edge/7.
+func ParseRelease(text string) (r pinset.ReleaseID, err error) {
+	name, number, found := strings.Cut(text, "/")
+	r.Name = name
+	if found {
+		if _, err = fmt.Sscanf(number, "%d", &r.Number); err != nil || r.Number < 1 {
+			return r, fmt.Errorf("release %q: it is the name of an appliance, or NAME/NUMBER", text)
+		}
+	}
+	return r, r.Check()
+}

@@ -1,0 +1,132 @@
+package fleet_test
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"aead.dev/minisign"
+
+	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+// write writes a file.
+func write(t *testing.T, name, content string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Reports that nodes wrote, and lists of kubectl, are read together; the newest of a node counts.
+func TestReportsOfAFolder(t *testing.T) {
+	dir := t.TempDir()
+	old := incomplete(func(r *fleet.Report) { r.Time = now.Add(-1e12) })
+	for name, o := range map[string]fleet.Object{
+		"a.json": fleet.NewObject("a", "", ready(nil)), "a-old.json": fleet.NewObject("a", "", old),
+		"b.json": fleet.NewObject("b", "uid", incomplete(nil)),
+	} {
+		if err := o.Write(filepath.Join(dir, name), signature.Signer{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(dir, "list.json"), `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"pinbox.dev/v1alpha1",
+		"kind":"NodeImageStatus","metadata":{"name":"c","uid":"1","creationTimestamp":null}}]}`)
+	write(t, filepath.Join(dir, "notes.txt"), "no report")
+	objects, err := fleet.Read([]string{dir}, signature.Keys{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := fleet.Summarize(fleet.Nodes(objects), fleet.Query{Now: now})
+	if err != nil || s.Nodes != 3 || s.Ready != 1 {
+		t.Errorf("got %+v, %v, want one of three nodes", s, err)
+	}
+}
+
+// Files that are no reports are refused, with the name of the file.
+func TestFilesThatAreNoReports(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "x.json")
+	good := `{"apiVersion":"pinbox.dev/v1alpha1","kind":"NodeImageStatus","metadata":{"name":"a"},"status":{"bytesToGo":1}}`
+	for name, content := range map[string]string{
+		"empty": "", "no JSON": "x", "kind": `{"kind":"Pod"}`, "version": strings.Replace(good, "v1alpha1", "v9", 1),
+		"name": strings.Replace(good, `"a"`, `"\u001b[2J"`, 1), "bytes": strings.Replace(good, `:1`, `:-1`, 1),
+		"item": `{"kind":"List","items":[{}]}`, "field": strings.Replace(good, `:1`, `:"1"`, 1),
+	} {
+		write(t, file, content)
+		if _, err := fleet.Read([]string{file}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) ||
+			!strings.Contains(err.Error(), file) {
+			t.Errorf("%s: got %v, want that it is refused", name, err)
+		}
+	}
+	write(t, file, good)
+	if _, err := fleet.Read([]string{file}, signature.Keys{}); err != nil {
+		t.Error(err)
+	}
+	if _, err := fleet.Read([]string{file + "x"}, signature.Keys{}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want that there is no file", err)
+	}
+}
+
+// With a key, a file without a good signature is not read, whatever is in it.
+func TestSignedReports(t *testing.T) {
+	public, private, err := minisign.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file, pub, secret := filepath.Join(dir, "a.json"), filepath.Join(dir, "k.pub"), filepath.Join(dir, "k.key")
+	text, err := public.MarshalText()
+	if err == nil {
+		write(t, pub, string(text))
+		text, err = private.MarshalText()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, secret, string(text))
+	keys, err := signature.ReadKeys(pub)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := signature.ReadSigner(secret, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, "not even JSON")
+	if _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrUnsigned) {
+		t.Errorf("unsigned: got %v, want that it is refused", err)
+	}
+	if err := fleet.NewObject("a", "", ready(nil)).Write(file, signer); err != nil {
+		t.Fatal(err)
+	}
+	if objects, err := fleet.Read([]string{dir}, keys); err != nil || len(objects) != 1 {
+		t.Errorf("got %v, %v, want a report", objects, err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, file, string(bytes.Replace(content, []byte(`"ready": true`), []byte(`"ready":  true`), 1)))
+	if _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrInvalid) {
+		t.Errorf("changed: got %v, want that it is refused", err)
+	}
+}
+
+// FuzzDecode: what can be decoded can be summarized.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(`{"apiVersion":"pinbox.dev/v1alpha1","kind":"NodeImageStatus","metadata":{"name":"a"},"status":{"sets":[{"name":"s"}]}}`))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		objects, err := fleet.Decode(bytes.NewReader(content))
+		if err != nil {
+			return
+		}
+		if s, err := fleet.Summarize(fleet.Nodes(objects), fleet.Query{Now: now}); err == nil && s.Ready > s.Nodes {
+			t.Errorf("got %d ready of %d", s.Ready, s.Nodes)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package fleet
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Group, Version and Kind of a report in the API: deploy/nodeimagestatuses.yaml.
+const (
+	Group   = "pinbox.dev"
+	Version = "v1alpha1"
+	Kind    = "NodeImageStatus"
+)
+
+// Object is a NodeImageStatus: the report of the node that it has the name of. `kubectl get nodeimagestatuses -o json`
+// prints it, or a list of them, and `pinbox-node report` writes it.
+type Object struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Metadata   Metadata `json:"metadata"`
+	Status     *Report  `json:"status,omitempty"`
+}
+
+// Metadata of an object, as far as it is used.
+type Metadata struct {
+	Name   string           `json:"name"`
+	Owners []OwnerReference `json:"ownerReferences,omitempty"`
+}
+
+// OwnerReference is the Node of an object.
+type OwnerReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+// NewObject makes the object of a node; uid is that of the Node, "" if it is not known.
+func NewObject(node, uid string, r *Report) Object {
+	o := Object{APIVersion: Group + "/" + Version, Kind: Kind, Metadata: Metadata{Name: node}, Status: r}
+	if uid != "" {
+		o.Metadata.Owners = []OwnerReference{{"v1", "Node", node, uid}}
+	}
+	return o
+}
+
+// MaxObjectBytes is the size of the largest object, in bytes: etcd takes 1.5 MiB at most (--max-request-bytes).
+const MaxObjectBytes = 3 << 19
+
+// maxListBytes is the size of the largest list, in bytes: 10,000 nodes with 10 KiB each, of which 4 KiB are usual.
+const maxListBytes = 100 << 20
+
+// ErrNotReport is a file that is no report.
+var ErrNotReport = errors.New("no report of a node")
+
+// Decode reads an object, or a list of them.
+func Decode(r io.Reader) ([]Object, error) {
+	limited := &io.LimitedReader{R: r, N: maxListBytes + 1}
+	var list struct {
+		Object
+		Items []Object `json:"items"`
+	}
+	dec := json.NewDecoder(limited)
+	err := dec.Decode(&list)
+	switch {
+	case limited.N == 0:
+		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrNotReport, err)
+	case list.Kind == Kind:
+		list.Items = []Object{list.Object}
+	case list.Kind != "List" && list.Kind != Kind+"List":
+		return nil, fmt.Errorf("%w: kind %q", ErrNotReport, list.Kind)
+	}
+	for _, o := range list.Items {
+		if err := o.check(); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrNotReport, err)
+		}
+	}
+	return list.Items, nil
+}
+
+// check refuses what no node writes. Texts are escaped by who prints them.
+func (o Object) check() error {
+	if o.APIVersion != Group+"/"+Version || o.Kind != Kind {
+		return fmt.Errorf("%s %s", o.APIVersion, o.Kind)
+	}
+	if !pinset.ValidName(o.Metadata.Name) {
+		return fmt.Errorf("metadata.name %q: not an RFC 1123 subdomain", o.Metadata.Name)
+	}
+	if r := o.Status; r != nil && (r.BytesToGo < 0 || r.Images.Total < 0 || r.Images.Pinned < 0) {
+		return fmt.Errorf("%s: negative numbers", o.Metadata.Name)
+	}
+	return nil
+}
+
+// Owner is the UID of the Node that the report is of, "" if it names none.
+func (o Object) Owner() string {
+	for _, owner := range o.Metadata.Owners {
+		if owner.Kind == "Node" {
+			return owner.UID
+		}
+	}
+	return ""
+}
+
+// Newest returns one report for each node, the newest.
+func Newest(objects []Object) map[string]Object {
+	newest := map[string]Object{}
+	time := func(o Object) (t time.Time) {
+		if o.Status != nil {
+			t = o.Status.Time
+		}
+		return t
+	}
+	for _, o := range objects {
+		if before, found := newest[o.Metadata.Name]; !found || time(o).After(time(before)) {
+			newest[o.Metadata.Name] = o
+		}
+	}
+	return newest
+}

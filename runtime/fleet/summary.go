@@ -1,0 +1,265 @@
+package fleet
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Node is a node of the fleet, and what is known of it.
+type Node struct {
+	Name string
+	// Report is nil if the node has never reported.
+	Report *Report
+	// Desired are the generations of the sets that the API has for the node; nil if only its report is known.
+	Desired map[string]int64
+	// Held says of the sets whose generation the node is not to take yet what they wait for.
+	Held map[string]string
+	// Place of the node in the order of rollouts, and when it joined; zero if only its report is known.
+	Place   int64
+	Created time.Time
+}
+
+// Query says what a node must have to be ready.
+type Query struct {
+	// Set is the name of the only set that counts; "" means all of each node, and nothing else wrong.
+	Set string
+	// Release must be current on the node; of a release without a number any of the appliance counts. A zero one does not
+	// count.
+	Release pinset.ReleaseID
+	// Stale is how long ago a node may have reported; 0 means at any time.
+	Stale time.Duration
+	Now   time.Time
+}
+
+// Summary is what the reports of many nodes say together.
+type Summary struct {
+	Time  time.Time `json:"time"`
+	Nodes int       `json:"nodes"`
+	Ready int       `json:"ready"`
+	// BytesToGo of all nodes, and ETA, when the last of those that pull will be done; zero if that is unknown.
+	BytesToGo int64         `json:"bytesToGo"`
+	ETA       time.Time     `json:"eta,omitzero"`
+	NotReady  []Reason      `json:"notReady"`
+	Sets      []SetCount    `json:"sets"`
+	Releases  []StoreCount  `json:"releases"`
+	Programs  []ProgramName `json:"programs"`
+}
+
+// Reason has the nodes that are not ready for one reason: a class of errors, or one of the constants below.
+type Reason struct {
+	Reason string     `json:"reason"`
+	Nodes  []NodeText `json:"nodes"`
+}
+
+// NodeText says what is wrong with a node.
+type NodeText struct {
+	Node      string `json:"node"`
+	Text      string `json:"text,omitempty"`
+	BytesToGo int64  `json:"bytesToGo,omitempty"`
+}
+
+// Reasons that are no classes of errors.
+const (
+	NeverReported = "never reported"
+	FirstSync     = "has not the sets of the API yet"
+	Silent        = "silent"
+	Outdated      = "has not the last generation yet"
+	HeldBack      = "held back"
+	NoRelease     = "has not the release"
+	Pulling       = "pulling"
+	Incomplete    = "incomplete"
+)
+
+// SetCount counts the nodes of a set.
+type SetCount struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+	Ready int    `json:"ready"`
+}
+
+// StoreCount counts the nodes whose current release is this one.
+type StoreCount struct {
+	pinset.ReleaseID
+	Nodes int `json:"nodes"`
+}
+
+// ProgramName counts the nodes that run this pinbox-node: its version, or else its digest.
+type ProgramName struct {
+	Program string `json:"program"`
+	Nodes   int    `json:"nodes"`
+}
+
+// ErrNoNodes means that no node is asked about.
+var ErrNoNodes = fmt.Errorf("no nodes")
+
+// AllReady reports that there is nothing to wait for.
+func (s Summary) AllReady() bool { return s.Ready == s.Nodes }
+
+// Summarize answers a query about nodes.
+func Summarize(nodes []Node, q Query) (Summary, error) {
+	s := Summary{Time: q.Now.UTC(), NotReady: []Reason{}}
+	sets, releases, programs := map[string]SetCount{}, map[pinset.ReleaseID]int{}, map[string]int{}
+	reasons := map[string][]NodeText{}
+	for _, n := range nodes {
+		if !n.has(q.Set) {
+			continue
+		}
+		s.Nodes++
+		if reason, text := n.Problem(q); reason == "" {
+			s.Ready++
+		} else {
+			reasons[reason] = append(reasons[reason], NodeText{n.Name, text, n.bytesToGo()})
+		}
+		n.countSets(sets, q)
+		if n.Report == nil {
+			continue
+		}
+		s.BytesToGo += n.Report.BytesToGo
+		if n.Report.ETA.After(s.ETA) && n.Report.Pulling() {
+			s.ETA = n.Report.ETA
+		}
+		if release, found := n.Report.release(); found {
+			releases[release]++
+		}
+		programs[n.Report.Pinbox]++
+	}
+	if s.Nodes == 0 && q.Set != "" {
+		return s, fmt.Errorf("%w have the set %s", ErrNoNodes, q.Set)
+	}
+	if s.Nodes == 0 {
+		return s, ErrNoNodes
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		slices.SortFunc(reasons[reason], func(a, b NodeText) int { return cmp.Compare(a.Node, b.Node) })
+		s.NotReady = append(s.NotReady, Reason{reason, reasons[reason]})
+	}
+	s.Sets = slices.SortedFunc(maps.Values(sets), func(a, b SetCount) int { return cmp.Compare(a.Name, b.Name) })
+	for release, n := range releases {
+		s.Releases = append(s.Releases, StoreCount{release, n})
+	}
+	slices.SortFunc(s.Releases, func(a, b StoreCount) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Number, b.Number))
+	})
+	for _, program := range slices.Sorted(maps.Keys(programs)) {
+		s.Programs = append(s.Programs, ProgramName{program, programs[program]})
+	}
+	return s, nil
+}
+
+// has reports whether the query is about the node.
+func (n Node) has(set string) bool {
+	if set == "" {
+		return true
+	}
+	_, desired := n.Desired[set]
+	_, reported := n.set(set)
+	return desired || reported && n.Desired == nil
+}
+
+// set finds a set in the report.
+func (n Node) set(name string) (SetReport, bool) {
+	if n.Report == nil {
+		return SetReport{}, false
+	}
+	i := slices.IndexFunc(n.Report.Sets, func(s SetReport) bool { return s.Name == name })
+	if i < 0 {
+		return SetReport{}, false
+	}
+	return n.Report.Sets[i], true
+}
+
+func (n Node) bytesToGo() int64 {
+	if n.Report == nil {
+		return 0
+	}
+	return n.Report.BytesToGo
+}
+
+// Problem is why a node is not ready; "" if it is.
+func (n Node) Problem(q Query) (reason, text string) {
+	r := n.Report
+	switch {
+	case r == nil:
+		return NeverReported, ""
+	case n.Desired != nil && r.FirstSync.IsZero():
+		return FirstSync, ""
+	case q.Stale > 0 && q.Now.Sub(r.Time) > q.Stale:
+		return Silent, "since " + r.Time.UTC().Format(time.RFC3339)
+	}
+	if release, _ := r.release(); q.Release.Name != "" && release != q.Release &&
+		(q.Release.Number > 0 || release.Name != q.Release.Name) {
+		return NoRelease, ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.Desired)) {
+		set, found := n.set(name)
+		if (q.Set == "" || q.Set == name) && (!found || set.DesiredGeneration < n.Desired[name]) {
+			if text := n.Held[name]; text != "" {
+				return HeldBack, fmt.Sprintf("set %s: %s", name, text)
+			}
+			return Outdated, fmt.Sprintf("set %s: generation %d of %d", name, set.DesiredGeneration, n.Desired[name])
+		}
+	}
+	if set, found := n.set(q.Set); found && set.ready() || q.Set == "" && r.Ready {
+		return "", ""
+	}
+	return n.failure(q.Set)
+}
+
+// failure is what the report says is wrong, with a set or with anything.
+func (n Node) failure(set string) (reason, text string) {
+	r := n.Report
+	s, _ := n.set(set)
+	switch {
+	case r.Pulling():
+		return Pulling, ""
+	case len(r.Failures) > 0:
+		f := r.Failures[0]
+		return f.Class, fmt.Sprintf("%s: %s", f.Image, f.Error)
+	case s.LastFailedGenerationError != "":
+		return Incomplete, s.LastFailedGenerationError
+	case len(r.Errors) > 0:
+		return Incomplete, r.Errors[0]
+	}
+	return Incomplete, fmt.Sprintf("%d of %d images are pinned", r.Images.Pinned, r.Images.Total)
+}
+
+// countSets counts the node for its sets.
+func (n Node) countSets(counts map[string]SetCount, q Query) {
+	names := slices.Collect(maps.Keys(n.Desired))
+	if n.Report != nil {
+		for _, s := range n.Report.Sets {
+			names = append(names, s.Name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if q.Set != "" && q.Set != name {
+			continue
+		}
+		c := counts[name]
+		c.Name = name
+		c.Nodes++
+		if set, found := n.set(name); found && set.ready() && set.DesiredGeneration >= n.Desired[name] {
+			c.Ready++
+		}
+		counts[name] = c
+	}
+}
+
+// ready reports that every image of the set is pinned.
+func (s SetReport) ready() bool { return s.Pinned == s.Images && s.LastFailedGeneration == 0 }
+
+// release is the current one of the node's stores.
+func (r Report) release() (pinset.ReleaseID, bool) {
+	for _, s := range r.Stores {
+		if s.Current {
+			return pinset.ReleaseID{Name: s.Name, Number: s.Release}, true
+		}
+	}
+	return pinset.ReleaseID{}, false
+}

@@ -1,0 +1,98 @@
+package node
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/stores"
+)
+
+// newKey makes a key of minisign, and returns the path of its public part; the other one is beside it.
+func newKey(t *testing.T, name string) string {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), name)
+	fixtures.Run(t, "minisign", "-G", "-W", "-p", key+".pub", "-s", key+".key")
+	return key + ".pub"
+}
+
+// signThin signs the thin delta in a folder.
+func signThin(t *testing.T, folder, public string) {
+	t.Helper()
+	secret := public[:len(public)-len(".pub")] + ".key"
+	fixtures.Run(t, "minisign", "-S", "-s", secret, "-m", filepath.Join(folder, artifact.ThinStoreFile))
+}
+
+// withoutSums changes a folder, and removes its sums.
+func withoutSums(change func(*testing.T, string)) func(*testing.T, string) {
+	return func(t *testing.T, folder string) {
+		t.Helper()
+		change(t, folder)
+		if err := os.Remove(filepath.Join(folder, artifact.SumsFile)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A node with keys attaches a thin delta only if one of them signed it, with or without sums. Before, nothing in it is
+// parsed, and nothing of a refused one is left. The store that the node makes of it needs no signature.
+func TestSignedThinDelta(t *testing.T) {
+	base, delta := thinPair(t, 300_000)
+	ours, theirs := newKey(t, "site"), newKey(t, "other")
+	by := func(key string) func(*testing.T, string) {
+		return func(t *testing.T, folder string) { signThin(t, folder, key) }
+	}
+	changed := func(t *testing.T, folder string) {
+		signThin(t, folder, ours)
+		changeByte(t, filepath.Join(folder, artifact.ThinStoreFile), 5000)
+	}
+	none := func(*testing.T, string) {}
+	for name, c := range map[string]struct {
+		change func(t *testing.T, folder string)
+		want   error
+	}{
+		"signed":                       {by(ours), nil},
+		"signed, without sums":         {withoutSums(by(ours)), nil},
+		"not signed":                   {none, stores.ErrUnsigned},
+		"not signed, without sums":     {withoutSums(none), stores.ErrUnsigned},
+		"signed by another":            {by(theirs), stores.ErrSignature},
+		"signed, and changed":          {withoutSums(changed), stores.ErrSignature},
+		"signed, and not as sums have": {changed, stores.ErrDamaged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "delta")
+			fixtures.Run(t, "cp", "-r", delta, folder)
+			c.change(t, folder)
+			m := newManager(t, base, "50m")
+			fixtures.Run(t, "install", "-D", "-t", m.Keys, ours)
+			parsed := false
+			m.OpenFS = func(e stores.Extent) (stores.FS, error) {
+				parsed = true
+				return stores.OpenFS(e)
+			}
+			a, err := m.Attach(t.Context(), stores.AttachOptions{
+				Source: folder, Composing: func(stores.Store, int64, int64) { parsed = true },
+			})
+			if !errors.Is(err, c.want) || parsed != (c.want == nil) {
+				t.Errorf("got %v, parsed %v; want %v, parsed %v", err, parsed, c.want, c.want == nil)
+			}
+			if c.want != nil {
+				wantNothingAttached(t, m)
+				return
+			}
+			wantMounted(t, m, 1)
+			again, err := m.Attach(t.Context(), stores.AttachOptions{Source: folder})
+			if err != nil || !again.Found || again.Store.ID != a.Store.ID {
+				t.Errorf("the second time: got %+v, %v, want that %s is found", again, err, a.Store.ID)
+			}
+			reboot(t, m)
+			if _, err := m.Reconcile(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+			wantMounted(t, m, 1)
+		})
+	}
+}

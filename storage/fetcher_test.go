@@ -1,0 +1,55 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// What is fetched before all images are resolved is limited: the space for all is not known yet.
+func TestEarlyFetchIsLimited(t *testing.T) {
+	for name, test := range map[string]struct {
+		sizes []int64
+		want  int // layers
+	}{
+		"small layers":             {[]int64{1 << 20, 1 << 20}, 2},
+		"as much as the limit":     {[]int64{earlyBytes / 2, earlyBytes / 2, 1}, 2},
+		"a large one among others": {[]int64{1 << 20, earlyBytes, 1 << 20}, 2},
+		"an unknown size":          {[]int64{-1, 1}, 1},
+		"a size that overflows":    {[]int64{1, math.MaxInt64, 1}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fetcher{jobs: map[content]*job{}}
+			f.more = sync.NewCond(&f.mu)
+			for i, size := range test.sizes {
+				l := layerOf(i, size)
+				f.want(Resolved{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{l, l}}})
+			}
+			if got := len(f.queue); got != test.want {
+				t.Errorf("got %d layers, want %d", got, test.want)
+			}
+		})
+	}
+}
+
+func layerOf(i int, size int64) pinset.LockedLayer {
+	d := digest.FromString(fmt.Sprint(i))
+	return pinset.LockedLayer{Digest: d, DiffID: d, Size: size}
+}
+
+// A bug was that more connections were released than the fetcher of an interrupted build had taken.
+func TestFetchOfAnInterruptedBuild(t *testing.T) {
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	f := newFetcher(ctx, &Client{}, PackOptions{})
+	f.fetchAll(nil, nil, nil)
+	if err := f.wait(); err != nil {
+		t.Errorf("got %v, want no error without layers", err)
+	}
+}

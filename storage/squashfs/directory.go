@@ -1,0 +1,190 @@
+package squashfs
+
+import (
+	"iter"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// directory is what a directory has besides its attributes.
+type directory struct {
+	entries map[string]*Inode
+	parent  *Inode
+
+	leaves *leaves // of the tree, has the files of Add
+	id     uint32  // of the directory there
+	last   uint32  // record of the directory there
+	files  int     // how many the directory has there
+}
+
+// Set sets the inode of a name in the directory i. An inode that is not a directory may have several
+// names, which are hard links.
+func (i *Inode) Set(name string, child *Inode) {
+	i.take(name)
+	i.put(name, child)
+}
+
+func (i *Inode) put(name string, child *Inode) {
+	if child.IsDir() {
+		child.parent = i
+	}
+	if i.entries == nil {
+		i.entries = map[string]*Inode{}
+	}
+	i.entries[name] = child
+}
+
+// Add is Set of a file that has no other name, and that the caller does not use any more. It takes less
+// memory than Set.
+func (i *Inode) Add(name string, file *Inode) {
+	if file.IsDir() {
+		i.Set(name, file)
+		return
+	}
+	i.take(name)
+	if i.append(name, file) {
+		delete(i.entries, name)
+	} else {
+		i.put(name, file)
+	}
+}
+
+// append adds a file to leaves, unless it has to stay as it is.
+func (i *Inode) append(name string, file *Inode) bool {
+	if i.leaves == nil {
+		i.leaves = i.top().leaves
+	}
+	if i.id == 0 {
+		i.leaves.dirs++
+		i.id = i.leaves.dirs
+	}
+	at := i.leaves.add(i.id, i.last, name, file)
+	if at == 0 {
+		return false
+	}
+	i.last = at
+	i.files++
+	return true
+}
+
+// Spool lets the files of Add be in a file without a name, in the folder tmp, as far as they are many. The
+// directory i is the root of a tree that has none yet.
+func (i *Inode) Spool(tmp string) { i.leaves = newLeaves(tmp) }
+
+// top returns the root of the tree, which has leaves then.
+func (i *Inode) top() *Inode {
+	for i.parent != nil {
+		i = i.parent
+	}
+	if i.leaves == nil {
+		i.Spool("")
+	}
+	return i
+}
+
+// take removes a file of Add, and returns it; nil if there is none.
+func (d *directory) take(name string) *Inode {
+	if d.files == 0 {
+		return nil
+	}
+	at := d.leaves.find(d.id, d.last, name)
+	if at == 0 {
+		return nil
+	}
+	file := d.leaves.load(at)
+	d.leaves.remove(at)
+	d.files--
+	return file
+}
+
+// Entry returns the inode of a name in the directory i, or nil.
+func (i *Inode) Entry(name string) *Inode {
+	child := i.entries[name]
+	if child == nil {
+		if child = i.take(name); child != nil {
+			i.Set(name, child)
+		}
+	}
+	return child
+}
+
+// Children returns the inodes in the directory, except those of Add, in any order. One that has several names
+// comes several times.
+func (d *directory) Children() iter.Seq[*Inode] { return maps.Values(d.entries) }
+
+// Added returns how many files the directory has by Add.
+func (d *directory) Added() int { return d.files }
+
+// All returns the names and inodes in the directory i, sorted. The inodes of files of Add are copies.
+func (i *Inode) All() iter.Seq2[string, *Inode] {
+	return func(yield func(string, *Inode) bool) {
+		for _, e := range i.list() {
+			if !yield(e.name, i.child(e)) {
+				return
+			}
+		}
+	}
+}
+
+// Clear removes all entries of the directory i.
+func (i *Inode) Clear() { i.directory = directory{parent: i.parent} }
+
+// Parent returns the directory that has the directory i, nil for a root.
+func (i *Inode) Parent() *Inode { return i.parent }
+
+// Path returns the path of the directory i from the root of its tree, "" for the root itself.
+func (i *Inode) Path() string {
+	if i.parent == nil {
+		return ""
+	}
+	for name, child := range i.parent.entries {
+		if child == i {
+			return path.Join(i.parent.Path(), name)
+		}
+	}
+	return ""
+}
+
+// Err returns why files of Add in the directory, or in others of its tree, could not be read.
+func (d *directory) Err() error {
+	if d.leaves == nil {
+		return nil
+	}
+	return d.leaves.err
+}
+
+// named is a name in a directory. leaf is the position of a file of Add, 0 for others.
+type named struct {
+	name string
+	leaf uint32
+}
+
+// list returns the names in a directory, sorted.
+func (d *directory) list() []named {
+	l := make([]named, 0, len(d.entries)+d.files)
+	for name := range d.entries {
+		l = append(l, named{name: name})
+	}
+	if d.files > 0 {
+		for at := d.last; at > 0; at = d.leaves.before(at) {
+			if d.leaves.directory(at) == d.id { // it was not removed
+				name, _ := d.leaves.name(at)
+				l = append(l, named{string(name), at})
+			}
+		}
+	}
+	slices.SortFunc(l, func(a, b named) int { return strings.Compare(a.name, b.name) })
+	return l
+}
+
+// child returns the inode of an entry. That of a file of Add is a copy.
+func (d *directory) child(e named) *Inode {
+	if e.leaf == 0 {
+		return d.entries[e.name]
+	}
+	file := d.leaves.load(e.leaf)
+	file.nlink = 1
+	return file
+}
