@@ -6,22 +6,24 @@ usable = $(shell d=$$(go env $1); case $$d in (/*) mkdir -p "$$d" 2>/dev/null &&
 export GOCACHE := $(or $(call usable,GOCACHE,-w),$(CURDIR)/bin/cache/build)
 export GOMODCACHE := $(or $(call usable,GOMODCACHE,-r),$(CURDIR)/bin/cache/modules)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.linked=$(VERSION)'
 # The build that lets C libraries do the most expensive work: see docs/build.md. Names
 # of users and hosts are still looked up by Go.
 NATIVE  := $(GOFLAGS),native,osusergo,netgo
-DEBIAN  := conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xorriso xz-utils zstd
+DEBIAN  := btrfs-progs chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mtools ovmf qemu-system-x86 seabios syslinux-common
 
-DEBIAN_KUBE := etcd-server
+DEBIAN_KUBE := etcd-server prometheus
 
-DEBIAN_BENCH := isal podman skopeo squashfs-tools zstd
+DEBIAN_DOCS := mkdocs python3-pymdownx
+
+DEBIAN_BENCH := e2fsprogs erofs-utils isal podman skopeo squashfs-tools zstd
 
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native node cross demo test kube-test fresh-test boot-test deps kube-deps boot-deps bench-deps peers golden bench bench-attach bench-parts vet lint mutate fuzz soak
+.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test deps docs-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -30,13 +32,31 @@ build-native: deps
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox-node
 	CGO_ENABLED=1 $(GOBUILD) $(NATIVE) -o bin/ ./cmd/pinbox
 
+# What a release publishes, in bin/release: see CONTRIBUTING.md. To sign it: make release SIGNKEY=minisign.key
+release: deps
+	$(MAKE) -C fixtures/peers ../../bin/peers/nfpm
+	go run ./cmd/release $(if $(SIGNKEY),-sign-key $(SIGNKEY))
+
+# The documents as a book, in bin/docs; its links and anchors lead somewhere.
+docs: docs-deps
+	mkdocs build --strict --quiet
+	go test ./cmd -run 'Book|Links'
+
+# The documents agree with the programs: flags, commands, exit codes, tables, examples.
+docs-test:
+	go test ./cmd ./cmd/pinbox -run 'Docs|Golden|Help|Man|Script'
+
 # The node's program for another architecture: GOARCH=arm64 make node
 node:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/pinbox-node-$(shell go env GOARCH) ./cmd/pinbox-node
 
-# Both programs for every architecture: types of the kernel's structures differ, so what
-# compiles for one may not for another. The first time takes a minute for each.
-cross: $(ARCHITECTURES:%=cross-%)
+# Both programs for every architecture, and pinbox for macOS: types of the kernel's structures differ, so
+# what compiles for one may not for another. The first time takes a minute for each.
+cross: $(ARCHITECTURES:%=cross-%) cross-darwin
+# Whoever builds an appliance may sit before a Mac. The tests compile there, too, and need Linux to run.
+cross-darwin:
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 $(GOBUILD) -o /dev/null ./cmd/pinbox
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go vet ./cmd/pinbox ./builder/...
 cross-%:
 	CGO_ENABLED=0 GOARCH=$* $(GOBUILD) -o /dev/null ./cmd/pinbox ./cmd/pinbox-node
 
@@ -47,11 +67,11 @@ demo: build
 
 # As root with Debian's packages nothing is skipped but what needs files of others
 # beside this project; another user skips, by name, what mounts.
-test: deps peers vet
+test: deps docs-deps peers vet
 	go test -race ./storage/squashfs ./storage/compose ./storage/atomicfile
 	go vet $(NATIVE) ./storage/...
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test $(NATIVE) ./storage/codec ./storage/squashfs ./storage/compose
-	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 2 -timeout 20m ./...
+	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 3 -timeout 30m ./...
 
 # Appliances boot in virtual machines, and get later releases: about 15 minutes, and one
 # for the live ISO.
@@ -59,18 +79,27 @@ boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 45m -parallel 2 -v ./fixtures/live
 
 # Nodes with a real kubelet, and with an API server and etcd. The first time builds both: about 7 minutes.
-kube-test: deps kube-deps peers
-	$(MAKE) -C fixtures/peers kubernetes
+kube-test: deps kube-deps peers kube-peers
 	go test $(GOFLAGS),kube -timeout 20m -v ./fixtures/kube
 
-# The README's commands in a bare Debian with nothing but make, git and Go: about 3 minutes.
-fresh-test: deps bin/peers/debian.tar
+# Many nodes that play their passes, at one real API server: PINBOX_NODES=1000 make simulation. With 100, 4 minutes.
+simulation: deps kube-deps kube-peers
+	go test $(GOFLAGS),kube,simulation -count=1 -timeout 30m -run TestSimulation -v ./fixtures/kube
+
+# The commands of README.md and docs/start.md in a bare Debian with nothing but make, git and Go, and a release: about 5 minutes.
+fresh-test: deps bin/peers/debian.tar bin/peers/libisal2.deb
+	$(MAKE) -C fixtures/peers ../../bin/peers/nfpm
 	go test $(GOFLAGS),fresh -timeout 20m -v ./fixtures/fresh
 
 bin/peers/debian.tar: | deps
 	mkdir -p bin/peers
 	mmdebstrap --quiet --format=tar --variant=minbase --include=git,make bookworm $@.part
 	mv $@.part $@
+
+# What the native pinbox needs, and a bare Debian does not have.
+bin/peers/libisal2.deb: | deps
+	mkdir -p bin/peers
+	cd bin/peers && apt-get download -q libisal2 && mv libisal2_*.deb libisal2.deb
 
 # A live ISO of Debian packages with CRI-O, made as CoreOS makes its own.
 bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/udhcpc fixtures/live/installer/* fixtures/live/guest/*.go fixtures/pod/*.go))
@@ -79,6 +108,9 @@ bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures
 
 deps:
 	@dpkg -s $(DEBIAN) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN); }
+
+docs-deps:
+	@dpkg -s $(DEBIAN_DOCS) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_DOCS); }
 
 bench-deps:
 	@dpkg -s $(DEBIAN_BENCH) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_BENCH); }
@@ -93,13 +125,17 @@ boot-deps:
 peers: bin/peers/debian.tar
 	$(MAKE) -C fixtures/peers
 
+kube-peers:
+	$(MAKE) -C fixtures/peers kubernetes
+
 vet:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./...
 
 # What .golangci.yml lists. The first time builds golangci-lint: about 3 minutes.
 lint:
-	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint
+	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint ../../bin/peers/actionlint
+	bin/peers/actionlint
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/cache/golangci-lint bin/peers/golangci-lint run ./...
 
 # Changes these packages in many small ways, and fails if the tests of one pass for more than a
@@ -127,14 +163,31 @@ soak: deps peers
 
 # Writes golden files and the schema anew.
 golden:
-	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./cmd -run Golden -update
+	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./cmd ./cmd/pinbox -run Golden -update
+
+# The pictures of README.md and the documents, with Graphviz.
+pictures: docs/pictures/lines.svg
+docs/pictures/%.svg: docs/pictures/%.dot
+	dot -Tsvg $< -o $@
+
+# The library of the page of `pinbox inspect --html`, and the one that checks the page in a test, from the npm registry.
+D3  := 3.1.3
+AXE := 4.10.3
+page:
+	cd builder/usage/page && npm pack --silent d3-hierarchy@$(D3) && tar -xzf d3-hierarchy-$(D3).tgz --strip-components=1 \
+		package/LICENSE package/dist/d3-hierarchy.min.js && mv dist/d3-hierarchy.min.js . && rmdir dist && \
+		mv LICENSE d3-hierarchy.LICENSE && rm d3-hierarchy-$(D3).tgz
+	mkdir -p builder/usage/testdata && cd builder/usage/testdata && npm pack --silent axe-core@$(AXE) && \
+		tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/LICENSE package/axe.min.js && \
+		mv LICENSE axe.LICENSE && rm axe-core-$(AXE).tgz
 
 # pinbox beside skopeo and mksquashfs, beside podman, and beside the least that it
 # can cost, on a corpus of Debian packages and on one shaped as an OpenShift
-# release; then the parts. The corpora, 6 GB, are made once. A regression shows in
-# less than two minutes too: BENCHFLAGS=-quick make bench
+# release; how fast a store is read; then the parts. The corpora, 6 GB, are made once. A regression shows in
+# less than two minutes too, once its corpora are made: BENCHFLAGS=-quick make bench
 bench: bench-deps build
 	$(if $(findstring -quick,$(BENCHFLAGS)),,$(MAKE) -C fixtures/peers ../../bin/peers/tar-diff)
+	$(MAKE) -C fixtures/peers ../../bin/peers/slowdisk
 	go run ./fixtures/bench $(BENCHFLAGS)
 	$(MAKE) $(if $(findstring -quick,$(BENCHFLAGS)),bench-attach,bench-parts)
 
@@ -151,4 +204,4 @@ bench-parts: bench-attach
 # the time to read a store through it, divided by the time without; it takes a kernel
 # that has dm-verity.
 bench-attach: deps peers
-	go test ./fixtures/bench -run '^$$' -bench . -timeout 1h $(if $(findstring -quick,$(BENCHFLAGS)),-short)
+	go test ./fixtures/bench -run '^$$' -bench $(if $(findstring -quick,$(BENCHFLAGS)),NextRelease -short,.) -timeout 1h
