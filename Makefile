@@ -177,7 +177,7 @@ page:
 	cd builder/usage/page && npm pack --silent d3-hierarchy@$(D3) && tar -xzf d3-hierarchy-$(D3).tgz --strip-components=1 \
 		package/LICENSE package/dist/d3-hierarchy.min.js && mv dist/d3-hierarchy.min.js . && rmdir dist && \
 		mv LICENSE d3-hierarchy.LICENSE && rm d3-hierarchy-$(D3).tgz
-	mkdir -p builder/usage/testdata && cd builder/usage/testdata && npm pack --silent axe-core@$(AXE) && \
+	cd fixtures/browser && npm pack --silent axe-core@$(AXE) && \
 		tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/LICENSE package/axe.min.js && \
 		mv LICENSE axe.LICENSE && rm axe-core-$(AXE).tgz
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -130,60 +129,6 @@ func TestLayersElsewhere(t *testing.T) {
 	if err := report.HTML(&page, "test"); err != nil || strings.Contains(page.String(), "<script") {
 		t.Errorf("got %v and a page with a script, want none, as there is no treemap", err)
 	}
-}
-
-// hostile are names of files that would run a script if the page took them for HTML.
-var hostile = []string{
-	"<img src=x onerror=document.title='owned'>", "</script><script>document.title='owned'</script>",
-	"\"><svg onload=document.title='owned'>", "<!--<script>",
-}
-
-// A real browser shows the names of an image as text, runs nothing but the page's own script, and has no error to
-// report.
-func TestPageInABrowser(t *testing.T) {
-	r, _ := appliance.Registry(t)
-	var entries []sample.Entry
-	for i, name := range hostile {
-		entries = append(entries, sample.File(name, noise(byte(i), 100_000)))
-	}
-	report := read(t, push(t, r, "a/hostile", entries), push(t, r, "a/plain", []sample.Entry{sample.File("usr/bin/program", noise(9, 200_000))}))
-	var page bytes.Buffer
-	if err := report.HTML(&page, "1.2.3"); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(file, page.Bytes(), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for _, width := range []string{"400", "1280"} {
-		dom, log := browse(t, file, width)
-		if strings.Contains(log, "CONSOLE") {
-			t.Errorf("width %s: got on the console\n%s\nwant nothing", width, log)
-		}
-		if strings.Contains(dom, "<title>owned") || strings.Contains(dom, "<img") || strings.Contains(dom, "<svg") {
-			t.Errorf("width %s: got the names as HTML\n%s", width, dom)
-		}
-		for _, want := range []string{"&lt;img src=x onerror", `class="cell program"`, "usr/bin", `aria-current="true"`, "Made by pinbox 1.2.3."} {
-			if !strings.Contains(dom, want) {
-				t.Errorf("width %s: got no %q\n%s", width, want, dom)
-			}
-		}
-	}
-}
-
-// browse returns a page after its scripts have run, and what the browser has logged.
-func browse(t *testing.T, file, width string) (dom, log string) {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
-		"--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-		"--user-data-dir="+t.TempDir(), "--window-size="+width+",1000", "--enable-logging=stderr", "--virtual-time-budget=5000",
-		"--dump-dom", "file://"+file)
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("chromium: %v\n%s", err, errOut.String())
-	}
-	return out.String(), errOut.String()
 }
 
 // The JSON of a report has no tree: it is for programs that ask for sums.
