@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/opencontainers/go-digest"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
-	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -33,6 +33,8 @@ const (
 	// space is compared with what they take. A link of 200 Mbit/s carries them in 2.7 s; 200 images are
 	// resolved in 2 s if the round trip is 100 ms.
 	earlyBytes = 64 << 20
+	// fetchedAhead is how many layers are fetched before the store has taken them. Each is an open file.
+	fetchedAhead = 1024
 )
 
 // fetcher fetches and packs layers, each once, in the order in which they are queued.
@@ -48,12 +50,16 @@ type fetcher struct {
 	group       *errgroup.Group
 	started     sync.WaitGroup // the goroutine that starts those of group
 
-	mu    sync.Mutex
-	more  *sync.Cond
-	jobs  map[content]*job // changed by fetchAll for the last time
-	queue []*job           // those that are not started
-	all   bool             // no other will be queued
-	early int64            // bytes of the layers that were queued by want
+	mu     sync.Mutex
+	more   *sync.Cond
+	jobs   map[content]*job // that the store has not taken
+	queue  []*job           // those that are not started
+	later  []needed         // layers for which there is no job yet
+	images []Resolved       // that have them
+	uses   map[content]int  // in how many places of the store a layer is needed, if it is not one
+	urgent bool             // the store waits for a layer that has no job
+	all    bool             // no other will be queued
+	early  int64            // bytes of the layers that were queued by want
 	// read is called with the bytes of each part of a blob; nil before fetchAll. got is what was fetched by then.
 	read func(int)
 	got  int
@@ -114,7 +120,7 @@ func (f *fetcher) want(r Resolved) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, l := range r.Layers {
-		if f.jobs[contentOf(l)] == nil && l.Size >= 0 && l.Size <= earlyBytes-f.early {
+		if f.jobs[contentOf(l)] == nil && l.Size >= 0 && l.Size <= earlyBytes-f.early && len(f.jobs) < fetchedAhead {
 			f.early += l.Size
 			f.add(r.Image, l)
 		}
@@ -139,16 +145,9 @@ func (f *fetcher) fetchAll(images []Resolved, store *compose.Store, read func(in
 	defer f.mu.Unlock()
 	f.read = read
 	read(f.got)
-	for i := range images {
-		parent := ""
-		for _, l := range images[i].Layers {
-			_, stored := store.Lookup(compose.Layer{Parent: parent, DiffID: l.DiffID})
-			parent = layout.LayerID(parent, l.DiffID)
-			if !stored && f.jobs[contentOf(l)] == nil {
-				f.add(images[i].Image, l)
-			}
-		}
-	}
+	f.images = images
+	f.later, f.uses = layersToFetch(images, store)
+	f.later = slices.DeleteFunc(f.later, func(n needed) bool { return f.jobs[contentOf(n.in(images))] != nil })
 	f.all = true
 	f.more.Broadcast()
 }
@@ -158,7 +157,13 @@ func (f *fetcher) next() *job {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for len(f.queue) == 0 {
-		if f.all {
+		if len(f.later) > 0 && (f.urgent || len(f.jobs) < fetchedAhead) {
+			n := f.later[0]
+			f.later = f.later[1:]
+			f.add(f.images[n.image].Image, n.in(f.images))
+			continue
+		}
+		if f.all && len(f.later) == 0 {
 			return nil
 		}
 		f.more.Wait()
@@ -178,17 +183,11 @@ func (f *fetcher) wait() error {
 func (f *fetcher) abort() {
 	f.stop()
 	f.mu.Lock()
-	f.queue, f.all = nil, true
-	f.more.Broadcast()
+	f.queue = nil
 	f.mu.Unlock()
+	f.drop()
 	_ = f.wait() // whoever resolves or fills has another reason
 	f.closePacks()
-}
-
-func (f *fetcher) closePacks() {
-	for _, j := range f.jobs {
-		j.close()
-	}
 }
 
 // count counts the bytes of a part of a blob.
@@ -229,7 +228,7 @@ func (j *job) close() {
 
 // run gets a layer's pack from the cache or by reading the layer.
 func (f *fetcher) run(ctx context.Context, j *job) error {
-	defer close(j.done)
+	defer f.done(j)
 	if j.pack, j.err = f.packOf(ctx, j); j.err != nil {
 		j.err = fmt.Errorf("layer %s: %w", j.layer.Digest, j.err)
 		return fmt.Errorf("image %s: %w", j.img, j.err)

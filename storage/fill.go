@@ -38,23 +38,25 @@ func (c *Client) Fill(
 		if info, ok := store.Lookup(as); ok {
 			return info, nil
 		}
-		j := f.jobs[contentOf(l)]
-		<-j.done
-		if j.err != nil {
-			return compose.LayerInfo{}, j.err
+		pack, size, err := f.take(l)
+		if err != nil {
+			return compose.LayerInfo{}, err
 		}
-		return store.AddLayer(as, j.pack, j.size)
+		info, err := store.AddLayer(as, pack, size)
+		if err != nil || compose.Shelves(size) {
+			_ = pack.Close() // it was only read
+		}
+		return info, err
 	})
 	if err != nil {
 		f.stop()
+		f.drop()
 	}
 	// Return the first failure, not the errors that it caused.
 	if failed := f.wait(); failed != nil && (err == nil || !errors.Is(failed, context.Canceled)) {
 		err = failed
 	}
-	if err != nil {
-		f.closePacks()
-	}
+	f.closePacks()
 	return err
 }
 

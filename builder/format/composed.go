@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/opencontainers/go-digest"
-	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage"
@@ -142,11 +141,10 @@ func (c *composed) addPacked(f File, stores ...*compose.Store) error {
 }
 
 func addPack(store *compose.Store, f File, pack *os.File, size int64) error {
-	fd, err := unix.FcntlInt(pack.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	own, err := storage.Duplicate(pack)
 	if err != nil {
-		return &os.PathError{Op: "dup", Path: pack.Name(), Err: err}
+		return err
 	}
-	own := os.NewFile(uintptr(fd), pack.Name())
 	if err := store.AddPackedFile(f.Name, f.Perm, f.Digest, own, size); err != nil {
 		return errors.Join(err, own.Close())
 	}

@@ -141,8 +141,10 @@ func (b *rebuilder) addLayer(l Layer) error {
 	if err != nil {
 		return err
 	}
+	if _, err = b.store.AddLayer(l, p.file, p.size); Shelves(p.size) {
+		return errors.Join(err, p.file.Close()) // it is packed again for another place
+	}
 	b.packs[l.DiffID] = p
-	_, err = b.store.AddLayer(l, p.file, p.size)
 	return err
 }
 

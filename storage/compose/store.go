@@ -133,6 +133,7 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 func (s *Store) Abort() {
 	s.own.Abort()
 	_ = s.ownFile.Close()
+	s.shelf.close()
 	s.out.Abort()
 }
 
@@ -143,8 +144,8 @@ func (s *Store) Lookup(l Layer) (LayerInfo, bool) {
 }
 
 // AddLayer adds a layer from its pack, which PackLayer wrote to src and which has size bytes. The
-// store closes src. If the store contains the layer, AddLayer does nothing. A damaged pack is
-// squashfs.ErrDamaged.
+// store closes src, unless Shelves(size): then the caller closes it. If the store contains the layer, AddLayer does
+// nothing. A damaged pack is squashfs.ErrDamaged.
 func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, error) {
 	if there, ok := s.Lookup(l); ok {
 		return there, nil
@@ -160,6 +161,11 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 	note, diff, record, err := unwrap(pack, l)
 	if err != nil {
 		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+	}
+	if Shelves(size) {
+		if err := s.shelf.take(pack); err != nil {
+			return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+		}
 	}
 	s.out.AddPack(pack)
 	if below.root == nil && inherits(diff) {

@@ -157,10 +157,7 @@ func (cp *Copier) move(contents []*Content) {
 // copyRaw adds a range of a file to the image.
 func (w *Writer) copyRaw(file File, from, size int64) {
 	w.pos += uint64(size)
-	if n := len(w.runs) - 1; n < 0 || w.runs[n].file != file {
-		w.runs = append(w.runs, run{file: file})
-	}
-	r := &w.runs[len(w.runs)-1]
+	r := w.runOf(file)
 	if n := len(r.parts) - 1; n >= 0 && r.parts[n].from+r.parts[n].size == from {
 		r.parts[n].size += size
 		return

@@ -15,12 +15,6 @@ type run struct {
 	parts []part
 }
 
-// end is where the last part ends in the file.
-func (r *run) end() uint64 {
-	last := r.parts[len(r.parts)-1]
-	return uint64(last.from + last.size)
-}
-
 // part is a range of a file, in bytes, after some zeros.
 type part struct {
 	pad        int64
@@ -44,35 +38,43 @@ func (d *Damage) Unwrap() error { return d.cause }
 // extent that the image already has, or that no file of the tree uses, takes no space. The image
 // closes the pack's file, which several packs may share.
 func (w *Writer) AddPack(p *Pack) {
-	w.files = append(w.files, p.file)
-	r := run{file: p.file}
+	if n := len(w.files); n == 0 || w.files[n-1] != p.file {
+		w.files = append(w.files, p.file)
+	}
 	p.moved, p.fragment = map[uint64]uint64{0: 0}, uint32(len(w.fragments))
-	end := uint64(packHead)
+	end, taken := uint64(packHead), uint64(0)
 	for n, e := range p.extents {
 		if e.start > end { // no file uses it
-			discard(p.file, int64(end), int64(e.start-end))
+			discard(p.file, int64(p.base+end), int64(e.start-end))
 		}
 		if start, ok := w.starts[e.sum]; ok {
-			discard(p.file, int64(e.start), int64(e.size))
+			discard(p.file, int64(p.base+e.start), int64(e.size))
 			p.moved[e.start], end = start, e.start+e.size
 			continue
 		}
 		pad := uint64(0)
-		if len(r.parts) == 0 || r.end() < e.start {
+		if taken < e.start {
 			pad = w.padding(p.extents[n:])
 		}
 		w.pos += pad
 		w.starts[e.sum], p.moved[e.start] = w.pos, w.pos
 		w.pos += e.size
-		r.parts = append(r.parts, part{pad: int64(pad), from: int64(e.start), size: int64(e.size), sum: e.sum})
+		r := w.runOf(p.file)
+		r.parts = append(r.parts, part{pad: int64(pad), from: int64(p.base + e.start), size: int64(e.size), sum: e.sum})
 		end = e.start + e.size
+		taken = end
 	}
 	for _, f := range p.fragments {
 		w.fragments = append(w.fragments, fragment{Start: p.moved[f.Start], Word: f.Word})
 	}
-	if len(r.parts) > 0 {
-		w.runs = append(w.runs, r)
+}
+
+// runOf returns the last run, if it is of the file, or starts one.
+func (w *Writer) runOf(file File) *run {
+	if n := len(w.runs) - 1; n < 0 || w.runs[n].file != file {
+		w.runs = append(w.runs, run{file: file})
 	}
+	return &w.runs[len(w.runs)-1]
 }
 
 const (
@@ -166,7 +168,11 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 // copyTo writes the blocks of all packs.
 func (i *Image) copyTo(w io.Writer) error {
 	buf := make([]byte, copySize)
-	for _, r := range i.runs {
+	last := map[File]int{} // its last run
+	for n, r := range i.runs {
+		last[r.file] = n
+	}
+	for n, r := range i.runs {
 		for _, p := range r.parts {
 			if err := p.copy(w, lastReader{r.file}, buf); err != nil {
 				if errors.Is(err, ErrDamaged) {
@@ -175,7 +181,9 @@ func (i *Image) copyTo(w io.Writer) error {
 				return err
 			}
 		}
-		_ = r.file.Close() // frees the space of an unnamed file
+		if last[r.file] == n {
+			_ = r.file.Close() // frees the space of an unnamed file
+		}
 	}
 	return nil
 }

@@ -171,10 +171,34 @@ func (p *Pack) File() File { return p.file }
 // Check reads the blocks and compares them with their digests. The error is ErrDamaged.
 func (p *Pack) Check() error {
 	for _, e := range p.extents {
-		if err := (part{from: int64(e.start), size: int64(e.size), sum: e.sum}).copy(io.Discard, p.file,
-			make([]byte, copySize)); err != nil {
+		if err := (part{from: int64(p.base + e.start), size: int64(e.size), sum: e.sum}).copy(io.Discard, p.file,
+			make([]byte, min(copySize, e.size))); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// MoveTo verifies the blocks of a small pack, and writes them to a position of another file, which the pack is in then.
+// It returns how many bytes they have. The caller closes the former file. The error is a *Damage if the pack is damaged.
+func (p *Pack) MoveTo(file interface {
+	File
+	io.WriterAt
+}, at int64) (size int64, err error) {
+	if err := p.Check(); err != nil {
+		return 0, p.damage(err)
+	}
+	if n := len(p.extents); n > 0 {
+		last := p.extents[n-1]
+		blocks := make([]byte, last.start+last.size-uint64(packHead))
+		if _, err := p.file.ReadAt(blocks, int64(p.base)+int64(packHead)); err != nil {
+			return 0, p.Damaged(err)
+		}
+		if _, err := file.WriteAt(blocks, at); err != nil {
+			return 0, err
+		}
+		size = int64(len(blocks))
+	}
+	p.file, p.base = file, uint64(at)-uint64(packHead)
+	return size, nil
 }

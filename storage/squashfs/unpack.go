@@ -11,6 +11,7 @@ import (
 // packData is what the contents of a pack refer to. It does not hold the pack's tree.
 type packData struct {
 	file      File
+	base      uint64 // where the pack starts in the file, in bytes
 	fragments []fragment
 	extents   []extent // in the order of the file
 
@@ -126,7 +127,7 @@ func (u *Unpacker) block(in *packData, at uint64, word uint32, dst []byte) ([]by
 		return nil, fmt.Errorf("%w: a block of %d bytes", ErrDamaged, size)
 	}
 	u.packed = slices.Grow(u.packed[:0], size)[:size]
-	if n, err := in.file.ReadAt(u.packed, int64(at)); n < size {
+	if n, err := in.file.ReadAt(u.packed, int64(in.base+at)); n < size {
 		return nil, fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, size, at, err)
 	}
 	if word&uncompressedBlock != 0 {

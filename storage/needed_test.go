@@ -1,0 +1,107 @@
+package storage
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
+)
+
+// Each layer is fetched once, also if it has several places in the store, and if a place has two blobs: the second one
+// is only verified.
+func TestLayersToFetch(t *testing.T) {
+	layer := func(blob, diff string) pinset.LockedLayer {
+		return pinset.LockedLayer{Digest: digest.FromString(blob), DiffID: digest.FromString(diff)}
+	}
+	image := func(layers ...pinset.LockedLayer) Resolved {
+		return Resolved{LockedImage: pinset.LockedImage{Layers: layers}}
+	}
+	a, b, again := layer("a", "A"), layer("b", "B"), layer("a again", "A")
+	for name, test := range map[string]struct {
+		images []Resolved
+		want   []needed
+		uses   map[content]int
+	}{
+		"layers in common": {[]Resolved{image(a, b), image(a, b)}, []needed{{0, 0}, {0, 1}}, map[content]int{}},
+		"on different layers": {
+			[]Resolved{image(a, b), image(b, a)}, []needed{{0, 0}, {0, 1}}, map[content]int{contentOf(a): 2, contentOf(b): 2},
+		},
+		"two blobs of one layer": {
+			[]Resolved{image(a), image(again), image(again)}, []needed{{0, 0}, {1, 0}}, map[content]int{contentOf(again): 0},
+		},
+		"a second blob with a place of its own": {
+			[]Resolved{image(a), image(again), image(b, again)}, []needed{{0, 0}, {1, 0}, {2, 0}}, map[content]int{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, uses := layersToFetch(test.images, emptyStore(t))
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(needed{})); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(test.uses, uses, cmp.AllowUnexported(content{})); diff != "" {
+				t.Errorf("uses: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func emptyStore(t *testing.T) *compose.Store {
+	t.Helper()
+	compressor, err := squashfs.NewCompressor(squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(compressor.Close)
+	out, err := squashfs.NewWriter(squashfs.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := compose.NewStore(out, compressor, time.Unix(0, 0), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Abort)
+	return store
+}
+
+// No more than some layers are fetched before the store has taken them: each is an open file. The store gets its
+// layers in any order nevertheless.
+func TestFewLayersAreFetchedAhead(t *testing.T) {
+	const layers = 3 * fetchedAhead
+	f := newFetcher(t.Context(), &Client{}, PackOptions{})
+	f.stop() // each job ends at once
+	var img Resolved
+	for i := range layers {
+		d := digest.FromString(fmt.Sprint(i))
+		img.Layers = append(img.Layers, pinset.LockedLayer{Digest: d, DiffID: d})
+	}
+	f.fetchAll([]Resolved{img}, emptyStore(t), nil)
+	for deadline := time.Now().Add(time.Minute); ; {
+		f.mu.Lock()
+		jobs, later := len(f.jobs), len(f.later)
+		f.mu.Unlock()
+		if jobs > fetchedAhead {
+			t.Fatalf("got %d jobs, want %d at most", jobs, fetchedAhead)
+		}
+		if jobs == fetchedAhead && later == layers-fetchedAhead {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("got %d jobs and %d layers without one", jobs, later)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if _, _, err := f.take(img.Layers[layers-1]); err == nil { // the fetcher was stopped
+		t.Error("got no error")
+	}
+	f.drop()
+	if err := f.wait(); err == nil {
+		t.Error("got no error of the group")
+	}
+}
