@@ -159,7 +159,13 @@ func (s testStore) write(t *testing.T, dir string) {
 func writeRecords[T any](t *testing.T, file func(name, content string), kind string, list []T) {
 	t.Helper()
 	var text strings.Builder
-	token, err := layout.EncodeRecords(&text, list)
+	enc := layout.NewRecordEncoder(&text)
+	for _, record := range list {
+		if err := enc.Add(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token, err := enc.Close()
 	if err != nil {
 		t.Fatal(err)
 	}

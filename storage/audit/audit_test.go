@@ -107,7 +107,13 @@ func (s *store) records(layers []layout.Layer, images []layout.Image) {
 
 func writeRecords[T any](s *store, file, lock string, list []T) {
 	var text bytes.Buffer
-	token, err := layout.EncodeRecords(&text, list)
+	enc := layout.NewRecordEncoder(&text)
+	for _, record := range list {
+		if err := enc.Add(record); err != nil {
+			panic(err)
+		}
+	}
+	token, err := enc.Close()
 	if err != nil {
 		panic(err)
 	}

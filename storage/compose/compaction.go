@@ -2,6 +2,7 @@ package compose
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -285,6 +286,7 @@ func (c *Compaction) moveFile(store *Store, transfers []*squashfs.Copier, name s
 
 // moveLayer adds a layer of another store.
 func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
+	var diff *squashfs.Inode
 	for _, part := range []struct {
 		dir  *squashfs.Inode
 		path string
@@ -297,8 +299,16 @@ func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 		if err != nil {
 			return err
 		}
-		part.dir.Set(path.Base(part.path), tree)
+		if part.dir == s.overlay {
+			s.overlay.Set(record.ID, tree)
+			diff = tree
+		} else {
+			part.dir.Add(path.Base(part.path), tree)
+		}
 	}
-	s.layers = append(s.layers, record)
-	return s.out.WriteTree(s.overlay.Entry(record.ID))
+	if err := cmp.Or(s.layers.add(record), s.out.WriteTree(diff)); err != nil {
+		return err
+	}
+	s.overlay.Add(record.ID, diff)
+	return nil
 }

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -71,6 +72,8 @@ type Output interface {
 	// WriteTree takes the tree below a directory, which does not change any more and is
 	// forgotten; the directory keeps its place.
 	WriteTree(dir *squashfs.Inode) error
+	// Settle lets a file of a pack that was added take less memory, if possible.
+	Settle(file *squashfs.Inode)
 	// Abort gives up, and closes the packs.
 	Abort()
 }
@@ -89,19 +92,12 @@ type Store struct {
 	ownFile *os.File
 	// shelf has the packs of the files next to the layers.
 	shelf    shelf
-	layers   []layout.Layer
-	chains   map[string]chain
+	layers   *records
+	chains   chains
 	images   Images
 	overlay  *squashfs.Inode
 	links    *squashfs.Inode
 	layerDir *squashfs.Inode
-}
-
-// chain describes a layer to the layers above.
-type chain struct {
-	unpacked LayerInfo
-	parent   string          // the ID of the layer below, or ""
-	root     *rootAttributes // nil if unknown
 }
 
 // NewStore starts a store of the compressor's packs. modTime stamps all files that are
@@ -112,13 +108,16 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 	if err != nil {
 		return nil, err
 	}
+	layers, err := newRecords(tmp)
+	if err != nil {
+		return nil, errors.Join(err, spool.Close())
+	}
 	s := &Store{
 		out: out, compressor: compressor, mtime: modTime, own: compressor.NewPacker(spool), ownFile: spool,
-		shelf:  shelf{tmp: tmp},
-		chains: map[string]chain{"": {root: &rootAttributes{perm: 0o555}}},
-		images: Images{},
+		shelf: shelf{tmp: tmp}, layers: layers, chains: newChains(), images: Images{},
 	}
 	s.root = s.dir(0o755)
+	s.root.Spool(tmp)
 	// Without any extended attribute in the image, listxattr(2) fails instead of returning an empty
 	// list, and containers see that error through overlay.
 	s.root.Xattrs = map[string]string{"user.pinbox": "store"}
@@ -133,14 +132,14 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 func (s *Store) Abort() {
 	s.own.Abort()
 	_ = s.ownFile.Close()
+	s.layers.close()
 	s.shelf.close()
 	s.out.Abort()
 }
 
 // Lookup returns the description of a layer, and whether the store contains it or a base layer.
 func (s *Store) Lookup(l Layer) (LayerInfo, bool) {
-	there, ok := s.chains[layout.LayerID(l.Parent, l.DiffID)]
-	return there.unpacked, ok
+	return s.chains.info(layout.LayerID(l.Parent, l.DiffID))
 }
 
 // AddLayer adds a layer from its pack, which PackLayer wrote to src and which has size bytes. The
@@ -150,7 +149,7 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 	if there, ok := s.Lookup(l); ok {
 		return there, nil
 	}
-	below, ok := s.chains[l.Parent]
+	below, ok := s.chains.of(l.Parent)
 	if !ok {
 		return LayerInfo{}, fmt.Errorf("layer %s: its parent %s is not in the store", l.Digest, l.Parent)
 	}
@@ -168,59 +167,55 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 		}
 	}
 	s.out.AddPack(pack)
-	if below.root == nil && inherits(diff) {
+	if !below.known && inherits(diff) {
 		return LayerInfo{}, fmt.Errorf("layer %s on %s: %w", l.Digest, l.Parent, ErrUnknownRootAttributes)
 	}
-	if below.root != nil {
-		inheritRoot(diff, *below.root)
+	if below.known {
+		inheritRoot(diff, below.root)
 	}
-	root, id := attributesOf(diff), layout.LayerID(l.Parent, l.DiffID)
-	u := LayerInfo{ID: id, Size: note.Size, Inodes: count(diff), RootAttributes: root.String()}
-	s.layers = append(s.layers, layout.Layer{
+	id := layout.LayerID(l.Parent, l.DiffID)
+	s.chains.add(id, chain{
+		parent: keyOf(l.Parent), size: note.Size, inodes: count(diff), root: attributesOf(diff), known: true,
+	})
+	err = s.layers.add(layout.Layer{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
 		CompressedDigest: l.Digest, CompressedSize: l.Size,
 		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: int(compressionOf(l)),
 		UIDs: note.UIDs, GIDs: note.GIDs,
 	})
-	s.chains[id] = chain{u, l.Parent, &root}
 	record.ModTime = s.mtime.Unix()
-	s.layerDir.Set(path.Base(layout.TarSplitFile(id)), record)
-	if err := s.placeLayer(id, l.Parent, diff); err != nil {
+	s.out.Settle(record)
+	s.layerDir.Add(path.Base(layout.TarSplitFile(id)), record)
+	if err := cmp.Or(err, s.placeLayer(id, l.Parent, diff)); err != nil {
 		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	return u, nil
+	info, _ := s.chains.info(id)
+	return info, nil
 }
 
 // AddBaseLayer adds a layer that is in another store of the nodes, as a parent of layers in this
 // one. Unknown fields of its description are zero.
 func (s *Store) AddBaseLayer(l Layer, there LayerInfo) error {
-	if _, ok := s.chains[l.Parent]; !ok {
+	if _, ok := s.chains.of(l.Parent); !ok {
 		return fmt.Errorf("layer %s: its parent %s is in no store", l.Digest, l.Parent)
 	}
 	root, err := parseRootAttributes(there.RootAttributes)
 	if err != nil {
 		return fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
-	there.ID = layout.LayerID(l.Parent, l.DiffID)
-	s.chains[there.ID] = chain{there, l.Parent, root}
-	return nil
-}
-
-// lower returns the content of the files "lower" and "lower-layers" of a layer: the link names and the IDs of the
-// layers below it. They are made anew for each layer: those of 100,000 layers have 240 MB.
-func (s *Store) lower(parent string) (links, ids string) {
-	var all, names []string
-	for ; parent != ""; parent = s.chains[parent].parent {
-		all, names = append(all, parent), append(names, "l/"+layout.LinkName(parent))
+	c := chain{parent: keyOf(l.Parent), size: there.Size, inodes: there.Inodes, known: root != nil}
+	if root != nil {
+		c.root = *root
 	}
-	return strings.Join(names, ":"), strings.Join(all, ":")
+	s.chains.add(layout.LayerID(l.Parent, l.DiffID), c)
+	return nil
 }
 
 // placeLayer adds the directory of a layer.
 func (s *Store) placeLayer(id, parent string, diff *squashfs.Inode) error {
 	files := map[string]string{"link": layout.LinkName(id)}
 	if parent != "" {
-		files["lower"], files["lower-layers"] = s.lower(parent)
+		files["lower"], files["lower-layers"] = s.chains.lower(parent)
 	}
 	dir, err := s.small(files)
 	if err != nil {
@@ -228,10 +223,14 @@ func (s *Store) placeLayer(id, parent string, diff *squashfs.Inode) error {
 	}
 	s.overlay.Set(id, dir)
 	dir.Set("diff", diff)
-	s.links.Set(layout.LinkName(id), &squashfs.Inode{
+	s.links.Add(layout.LinkName(id), &squashfs.Inode{
 		Mode: syscall.S_IFLNK | 0o777, Target: path.Join("..", id, "diff"), ModTime: s.mtime.Unix(),
 	})
-	return s.out.WriteTree(dir)
+	if err := s.out.WriteTree(dir); err != nil {
+		return err
+	}
+	s.overlay.Add(id, dir)
+	return nil
 }
 
 // small returns a directory of small files that can be written immediately.
@@ -261,7 +260,7 @@ func (s *Store) AddImage(img Image) { s.images.Add(img) }
 // Close writes the records, and returns the root directory, with which the caller closes the
 // output. It can be called once.
 func (s *Store) Close() (*squashfs.Inode, error) {
-	if err := index(s, s.layerDir, layout.LayersFile, layout.LayersLock, s.layers); err != nil {
+	if err := s.layers.writeTo(s, s.layerDir, layout.LayersFile, layout.LayersLock); err != nil {
 		return nil, err
 	}
 	if err := s.placeImages(); err != nil {
@@ -292,23 +291,17 @@ func (s *Store) placeImages() error {
 			}
 		}
 	}
-	return index(s, dir, layout.ImagesFile, layout.ImagesLock, images)
-}
-
-// index writes layers.json or images.json and its lock file. Without lock files, a store on a
-// read-only file system looks empty, or listing images fails; if the lock files of two stores are
-// equal, CRI-O does not notice that one was mounted in place of the other.
-func index[T any](s *Store, dir *squashfs.Inode, file, lock string, list []T) error {
-	var token []byte
-	content := Written(func(w io.Writer) (err error) {
-		token, err = layout.EncodeRecords(w, list)
-		return err
-	})
-	defer content.Close()
-	if err := s.file(dir, path.Base(file), 0o600, content); err != nil {
+	list, err := newRecords(s.shelf.tmp)
+	if err != nil {
 		return err
 	}
-	return s.file(dir, path.Base(lock), 0o644, bytes.NewReader(token))
+	defer list.close()
+	for _, image := range images {
+		if err := list.add(image); err != nil {
+			return err
+		}
+	}
+	return list.writeTo(s, dir, layout.ImagesFile, layout.ImagesLock)
 }
 
 // Written returns a reader of what write writes, for a text that is too large to hold. The caller closes it.

@@ -250,7 +250,7 @@ func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode, linked b
 		t.replaced(old)
 	}
 	if linked {
-		dir.Set(name, i)
+		dir.Link(name, i)
 	} else {
 		dir.Add(name, i)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"strings"
 	"time"
@@ -60,30 +61,45 @@ type Container struct {
 	Layer string   `json:"layer"`
 }
 
-// EncodeRecords writes the JSON of a list of layers or images, and returns the token for its lock file.
-// CRI-O reads the records of a store again only if the token has changed. It holds the text of one record at a time.
-func EncodeRecords[T any](w io.Writer, list []T) (token []byte, err error) {
-	sum := sha256.New()
-	w = io.MultiWriter(sum, w)
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	text.WriteByte('[')
-	for n, record := range list {
-		if n > 0 {
-			text.WriteByte(',')
-		}
-		if err := enc.Encode(record); err != nil {
-			return nil, err
-		}
-		text.Truncate(text.Len() - 1) // a line feed
-		if _, err := text.WriteTo(w); err != nil {
-			return nil, err
-		}
+// RecordEncoder writes the JSON of a list of layers or images, record by record.
+type RecordEncoder struct {
+	w    io.Writer
+	sum  hash.Hash
+	text bytes.Buffer // of one record
+	enc  *json.Encoder
+	more bool
+}
+
+// NewRecordEncoder starts a list.
+func NewRecordEncoder(w io.Writer) *RecordEncoder {
+	e := &RecordEncoder{sum: sha256.New()}
+	e.w = io.MultiWriter(e.sum, w)
+	e.enc = json.NewEncoder(&e.text)
+	e.enc.SetEscapeHTML(false)
+	e.text.WriteByte('[')
+	return e
+}
+
+// Add writes a record.
+func (e *RecordEncoder) Add(record any) error {
+	if e.more {
+		e.text.WriteByte(',')
 	}
-	text.WriteString("]\n")
-	_, err = text.WriteTo(w)
-	return []byte(hex.EncodeToString(sum.Sum(nil))), err
+	e.more = true
+	if err := e.enc.Encode(record); err != nil {
+		return err
+	}
+	e.text.Truncate(e.text.Len() - 1) // a line feed
+	_, err := e.text.WriteTo(e.w)
+	return err
+}
+
+// Close ends the list, and returns the token for its lock file. CRI-O reads the records of a store again only if the
+// token has changed.
+func (e *RecordEncoder) Close() (token []byte, err error) {
+	e.text.WriteString("]\n")
+	_, err = e.text.WriteTo(e.w)
+	return []byte(hex.EncodeToString(e.sum.Sum(nil))), err
 }
 
 func (Layer) entries() int       { return 1 }

@@ -329,11 +329,17 @@ type failingFile struct{ fs.File }
 
 func (failingFile) Read([]byte) (int, error) { return 0, syscall.EIO }
 
-// A Store can read the text of EncodeRecords, and the token is its digest.
-func TestEncodeRecords(t *testing.T) {
+// A Store can read the text of a RecordEncoder, and the token is its digest.
+func TestRecordEncoder(t *testing.T) {
 	want := []layout.Layer{{ID: id("a")}, {ID: id("b"), Parent: id("a"), UncompressedDigest: digest.FromString("<&>")}}
 	var text bytes.Buffer
-	token, err := layout.EncodeRecords(&text, want)
+	enc := layout.NewRecordEncoder(&text)
+	for _, record := range want {
+		if err := enc.Add(record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token, err := enc.Close()
 	if err != nil {
 		t.Fatal(err)
 	}

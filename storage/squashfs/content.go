@@ -47,6 +47,16 @@ func (c *Content) position() (start uint64, fragment uint32) {
 	return c.in.moved[start], fragment
 }
 
+// Settle lets a file of a pack that was added to the image not depend on the pack any more, which takes memory.
+func (w *Writer) Settle(file *Inode) {
+	if c := file.Content; c != nil && c.in != nil {
+		settled := *c
+		settled.start, settled.fragment = c.position()
+		settled.in = nil
+		file.Content = &settled
+	}
+}
+
 // fragment is an entry of the fragment table.
 type fragment struct {
 	Start        uint64

@@ -2,7 +2,6 @@ package squashfs
 
 import (
 	"iter"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -17,6 +16,8 @@ type directory struct {
 	id     uint32  // of the directory there
 	last   uint32  // record of the directory there
 	files  int     // how many the directory has there
+	dirs   int     // that are directories
+	links  int     // that are further names
 }
 
 // Set sets the inode of a name in the directory i. An inode that is not a directory may have several
@@ -36,13 +37,9 @@ func (i *Inode) put(name string, child *Inode) {
 	i.entries[name] = child
 }
 
-// Add is Set of a file that has no other name, and that the caller does not use any more. It takes less
-// memory than Set.
+// Add is Set of a file that has no other name, or of a directory that is empty or was written, and that the caller does
+// not use any more. It takes less memory than Set.
 func (i *Inode) Add(name string, file *Inode) {
-	if file.IsDir() {
-		i.Set(name, file)
-		return
-	}
 	i.take(name)
 	if i.append(name, file) {
 		delete(i.entries, name)
@@ -51,8 +48,32 @@ func (i *Inode) Add(name string, file *Inode) {
 	}
 }
 
-// append adds a file to leaves, unless it has to stay as it is.
+// Link is Set of a file that has another name in the same tree, by Set. It takes less memory than Set.
+func (i *Inode) Link(name string, file *Inode) {
+	i.take(name)
+	if at := i.place(func(l *leaves) uint32 { return l.addLink(i.id, i.last, name, file) }); at {
+		i.links++
+		delete(i.entries, name)
+	} else {
+		i.put(name, file)
+	}
+}
+
+// append adds a file to leaves, unless it has to stay as it is: a directory that has entries, or more in its mode than
+// stat(2) knows, by which the caller finds it among the Children.
 func (i *Inode) append(name string, file *Inode) bool {
+	if file.IsDir() && (len(file.entries) > 0 || file.files > 0 || file.Mode>>16 > 0) {
+		return false
+	}
+	added := i.place(func(l *leaves) uint32 { return l.add(i.id, i.last, name, file) })
+	if added && file.IsDir() {
+		i.dirs++
+	}
+	return added
+}
+
+// place adds a record to leaves.
+func (i *Inode) place(add func(*leaves) uint32) bool {
 	if i.leaves == nil {
 		i.leaves = i.top().leaves
 	}
@@ -60,7 +81,7 @@ func (i *Inode) append(name string, file *Inode) bool {
 		i.leaves.dirs++
 		i.id = i.leaves.dirs
 	}
-	at := i.leaves.add(i.id, i.last, name, file)
+	at := add(i.leaves)
 	if at == 0 {
 		return false
 	}
@@ -93,9 +114,15 @@ func (d *directory) take(name string) *Inode {
 	if at == 0 {
 		return nil
 	}
-	file := d.leaves.load(at)
+	file, linked := d.leaves.load(at)
 	d.leaves.remove(at)
 	d.files--
+	switch {
+	case linked:
+		d.links--
+	case file.IsDir():
+		d.dirs--
+	}
 	return file
 }
 
@@ -112,10 +139,42 @@ func (i *Inode) Entry(name string) *Inode {
 
 // Children returns the inodes in the directory, except those of Add, in any order. One that has several names
 // comes several times.
-func (d *directory) Children() iter.Seq[*Inode] { return maps.Values(d.entries) }
+func (d *directory) Children() iter.Seq[*Inode] {
+	return func(yield func(*Inode) bool) {
+		for _, child := range d.entries {
+			if !yield(child) {
+				return
+			}
+		}
+		if d.links == 0 {
+			return
+		}
+		for at := range d.records() {
+			if child, linked := d.leaves.load(at); linked && !yield(child) {
+				return
+			}
+		}
+	}
+}
 
 // Added returns how many files the directory has by Add.
-func (d *directory) Added() int { return d.files }
+func (d *directory) Added() int { return d.files - d.links }
+
+// records returns the positions of the records of the directory.
+func (d *directory) records() iter.Seq[uint32] {
+	return func(yield func(uint32) bool) {
+		if d.files == 0 {
+			return
+		}
+		for at := d.last; at > 0; {
+			before := d.leaves.before(at)
+			if d.leaves.directory(at) == d.id && !yield(at) { // it was not removed
+				return
+			}
+			at = before
+		}
+	}
+}
 
 // All returns the names and inodes in the directory i, sorted. The inodes of files of Add are copies.
 func (i *Inode) All() iter.Seq2[string, *Inode] {
@@ -167,24 +226,26 @@ func (d *directory) list() []named {
 	for name := range d.entries {
 		l = append(l, named{name: name})
 	}
-	if d.files > 0 {
-		for at := d.last; at > 0; at = d.leaves.before(at) {
-			if d.leaves.directory(at) == d.id { // it was not removed
-				name, _ := d.leaves.name(at)
-				l = append(l, named{string(name), at})
-			}
-		}
+	for at := range d.records() {
+		name, _ := d.leaves.name(at)
+		l = append(l, named{string(name), at})
 	}
 	slices.SortFunc(l, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	return l
 }
 
 // child returns the inode of an entry. That of a file of Add is a copy.
-func (d *directory) child(e named) *Inode {
+func (i *Inode) child(e named) *Inode {
 	if e.leaf == 0 {
-		return d.entries[e.name]
+		return i.entries[e.name]
 	}
-	file := d.leaves.load(e.leaf)
-	file.nlink = 1
+	file, linked := i.leaves.load(e.leaf)
+	switch {
+	case linked:
+	case file.IsDir():
+		file.parent, file.nlink = i, 2
+	default:
+		file.nlink = 1
+	}
 	return file
 }

@@ -27,6 +27,7 @@ type Inode struct {
 
 	ref           uint64
 	number, nlink uint32 // the number refers to the inode in an index, too
+	shared        uint32 // its place in leaves, from 1
 	written       bool
 }
 
@@ -60,8 +61,8 @@ func countNames(i *Inode, long func(*Content)) {
 	if !i.IsDir() || i.written {
 		return
 	}
-	i.nlink = 2
-	for _, child := range i.entries {
+	i.nlink = 2 + uint32(i.dirs)
+	for child := range i.Children() {
 		if child.IsDir() {
 			i.nlink++
 		}

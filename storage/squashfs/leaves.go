@@ -13,19 +13,26 @@ import (
 //	4 bytes: the number of the directory, 0 after the record was removed
 //	4 bytes: the tag of the content
 //	the name, and the inode as it is in an index
+//
+// After a directory comes where it was written, if it was. Instead of an inode there may be linkMark and the place of an
+// inode in shared.
 type leaves struct {
 	records
-	dirs  uint32    // directories that have a number
-	in    *packData // that has the contents
-	table table     // finds records by directory and name; not if the tree was read from an index
-	seed  maphash.Seed
-	fixed bool // if there is no table
+	shared []*Inode  // with further names
+	dirs   uint32    // directories that have a number
+	in     *packData // that has the contents
+	table  table     // finds records by directory and name; not if the tree was read from an index
+	seed   maphash.Seed
+	fixed  bool // if there is no table
 
 	enc encoder
 	dec decoder
 }
 
-const leafHead = 12
+const (
+	leafHead = 12
+	linkMark = 1 << 32 // no mode
+)
 
 func newLeaves(tmp string) *leaves {
 	return &leaves{records: records{tmp: tmp}, seed: maphash.MakeSeed()}
@@ -56,12 +63,36 @@ func (l *leaves) add(dir, before uint32, name string, i *Inode) uint32 {
 		}
 		l.in, tag = c.in, uint32(c.Tag)
 	}
+	l.begin(dir, before, tag, name)
+	l.enc.attributes(i)
+	if i.IsDir() {
+		l.enc.uint(i.ref)
+		l.enc.uint(uint64(i.number))
+	}
+	return l.end(dir, name)
+}
+
+// addLink appends a record of a further name, and returns its position; 0 if there is no room.
+func (l *leaves) addLink(dir, before uint32, name string, i *Inode) uint32 {
+	if i.shared == 0 {
+		l.shared = append(l.shared, i)
+		i.shared = uint32(len(l.shared))
+	}
+	l.begin(dir, before, 0, name)
+	l.enc.uint(linkMark)
+	l.enc.uint(uint64(i.shared))
+	return l.end(dir, name)
+}
+
+func (l *leaves) begin(dir, before, tag uint32, name string) {
 	le := binary.LittleEndian
 	b := le.AppendUint32(l.enc.b[:0], before)
 	b = le.AppendUint32(b, dir)
 	l.enc.b = le.AppendUint32(b, tag)
 	l.enc.string(name)
-	l.enc.attributes(i)
+}
+
+func (l *leaves) end(dir uint32, name string) uint32 {
 	at := l.records.add(l.enc.b)
 	if at > 0 && !l.fixed {
 		l.table.add(at, l.hash(dir, name))
@@ -89,17 +120,27 @@ func (l *leaves) find(dir, last uint32, name string) uint32 {
 	return last
 }
 
-// load returns the inode of a record.
-func (l *leaves) load(at uint32) *Inode {
+// load returns the inode of a record: a copy, or one that has another name.
+func (l *leaves) load(at uint32) (i *Inode, linked bool) {
 	tag := l.tag(at)
 	_, rest := l.name(at)
-	i := &Inode{}
+	if mark, n := binary.Uvarint(rest); mark == linkMark {
+		if number, _ := binary.Uvarint(rest[n:]); number > 0 && number <= uint64(len(l.shared)) {
+			return l.shared[number-1], true
+		}
+	}
+	i = &Inode{}
 	l.dec.r = bytes.NewReader(rest)
-	if l.dec.attributes(i, l.in); l.dec.err != nil {
+	l.dec.attributes(i, l.in)
+	if i.IsDir() {
+		i.ref, i.number = l.dec.uint(), uint32(l.dec.uint())
+		i.written = i.number > 0
+	}
+	if l.dec.err != nil {
 		l.fail(l.dec.err)
 	}
 	if i.Content != nil {
 		i.Content.Tag = tag
 	}
-	return i
+	return i, false
 }

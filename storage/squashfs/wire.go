@@ -248,7 +248,7 @@ func (d *decoder) inode(in *packData) *Inode {
 		case n > uint64(len(d.inodes))+1:
 			d.fail(errIndex)
 		case n > 1:
-			i.put(name, d.inodes[n-2])
+			i.Link(name, d.inodes[n-2])
 		default:
 			child := d.inode(in)
 			if n == 1 {
@@ -257,7 +257,7 @@ func (d *decoder) inode(in *packData) *Inode {
 			if n == 1 && child.IsDir() {
 				d.fail(errIndex)
 			}
-			if n == 1 || child.IsDir() || !i.append(name, child) {
+			if n == 1 || !i.append(name, child) {
 				i.put(name, child)
 			}
 		}

@@ -33,6 +33,9 @@ func NewWriter(out io.Writer, compressor *squashfs.Compressor) *Writer {
 // have the same file.
 func (w *Writer) AddPack(p *squashfs.Pack) { w.packs = append(w.packs, p.File()) }
 
+// Settle does nothing: the content of the file is read from its pack later.
+func (w *Writer) Settle(*squashfs.Inode) {}
+
 // Abort ends the stream before it is complete, and closes the packs. A second call does nothing.
 func (w *Writer) Abort() {
 	for _, p := range w.packs {

@@ -1,0 +1,81 @@
+package compose
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+// chain describes a layer to the layers above.
+type chain struct {
+	parent       layerKey // the layer below, zero if there is none
+	size, inodes int64    // of LayerInfo
+	root         rootAttributes
+	known        bool // root
+}
+
+// layerKey is the ID of a layer as bytes, which take less memory than its digits.
+type layerKey [32]byte
+
+// keyOf returns the key of an ID, which is a SHA-256, or of "". Another text has a key of its own.
+func keyOf(id string) (k layerKey) {
+	if len(id) > 0 && len(id) != hex.EncodedLen(len(k)) {
+		return sha256.Sum256([]byte(id))
+	}
+	if _, err := hex.Decode(k[:], []byte(id)); err != nil {
+		return sha256.Sum256([]byte(id))
+	}
+	return k
+}
+
+func (k layerKey) String() string { return hex.EncodeToString(k[:]) }
+
+// chains are the layers of a store and of its bases.
+type chains struct {
+	all   map[layerKey]chain
+	texts map[rootAttributes]string // of the root attributes, each once
+}
+
+func newChains() chains {
+	return chains{
+		all:   map[layerKey]chain{{}: {root: rootAttributes{perm: 0o555}, known: true}},
+		texts: map[rootAttributes]string{},
+	}
+}
+
+func (c chains) of(id string) (chain, bool) {
+	found, ok := c.all[keyOf(id)]
+	return found, ok
+}
+
+func (c chains) add(id string, layer chain) { c.all[keyOf(id)] = layer }
+
+func (c chains) info(id string) (LayerInfo, bool) {
+	l, ok := c.of(id)
+	if !ok {
+		return LayerInfo{}, false
+	}
+	info := LayerInfo{ID: id, Size: l.size, Inodes: l.inodes}
+	if l.known {
+		text, ok := c.texts[l.root]
+		if !ok {
+			text = l.root.String()
+			c.texts[l.root] = text
+		}
+		info.RootAttributes = text
+	}
+	return info, true
+}
+
+// lower returns the content of the files "lower" and "lower-layers" of a layer: the link names and the IDs of the
+// layers below it. They are made anew for each layer: those of 100,000 layers have 240 MB.
+func (c chains) lower(parent string) (links, ids string) {
+	var all, names []string
+	for k := keyOf(parent); k != (layerKey{}); k = c.all[k].parent {
+		id := k.String()
+		all, names = append(all, id), append(names, "l/"+layout.LinkName(id))
+	}
+	return strings.Join(names, ":"), strings.Join(all, ":")
+}
