@@ -73,8 +73,8 @@ var below = map[string][]string{
 	// What brings containers/storage is missing here: see libraryUser.
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
-		"storage/iso9660", "storage/layout", "storage/loop", "storage/pinset", "storage/realm", "storage/signature",
-		"storage/squashfs", "storage/thin", "storage/verity",
+		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm",
+		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},
 	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
@@ -126,7 +126,7 @@ var rooms = map[string][]string{
 		"ignition",
 	},
 	"runtime": {
-		"runtime/node runtime/setup",
+		"runtime/node runtime/pages runtime/setup",
 		"runtime/systemd runtime/volumes",
 		"runtime/controller",
 		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
@@ -143,7 +143,7 @@ var rooms = map[string][]string{
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
 		"storage/bytesize storage/document storage/filelock storage/iso9660 storage/loop storage/tail storage/verity",
-		"storage/input storage/realm",
+		"storage/input storage/page storage/realm",
 	},
 }
 

@@ -1,23 +1,26 @@
 package usage
 
 import (
+	"bytes"
 	"cmp"
-	"crypto/sha256"
-	_ "embed" // the page and its parts
-	"encoding/base64"
-	"encoding/json"
+	_ "embed" // the parts of the page
 	"fmt"
 	"html/template"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/page"
 )
 
-// The parts of the page. d3-hierarchy 3.1.3, which lays out the treemap, is that of the npm registry: `make page`.
+// The parts of the page that are its own. d3-hierarchy 3.1.3, which lays out the treemap, is that of the npm registry:
+// `make page`.
 var (
-	//go:embed page/page.html
-	pageText string
+	//go:embed page/map.html
+	treemap string
+	//go:embed page/bases.html
+	basesText string
 	//go:embed page/page.css
 	style string
 	//go:embed page/page.js
@@ -25,28 +28,6 @@ var (
 	//go:embed page/d3-hierarchy.min.js
 	library string
 )
-
-// page is what the template shows. All of it is text that anybody may have made, but for the parts above.
-type page struct {
-	Title, Summary, Version string
-	Style                   template.CSS
-	ScriptSources           string
-	Library, Script, Tree   template.JS
-	HasTree                 bool
-	Images                  []imageRow
-	Bases                   []*baseRow
-	Largest, Hidden         []fileRow
-	HiddenStored            string
-}
-
-type imageRow struct {
-	Name, Digest          string
-	Tags                  []string
-	Layers                int
-	Blobs, Stored, Saving string
-}
-
-type fileRow struct{ Path, Image, Size, Stored string }
 
 // baseRow is a layer in the tree of layers, or an image that has no more layers.
 type baseRow struct {
@@ -57,36 +38,52 @@ type baseRow struct {
 
 // HTML writes the report as one page that needs no other file and no network. version is that of pinbox.
 func (r Report) HTML(w io.Writer, version string) error {
-	t, err := template.New("page").Parse(pageText)
+	var bases bytes.Buffer
+	t, err := template.New("bases").Parse(basesText)
+	if err == nil {
+		err = t.Execute(&bases, r.bases())
+	}
 	if err != nil {
 		return err
 	}
-	tree, err := json.Marshal(r.tree) // which escapes what would end a script
-	if err != nil {
-		return err
+	p := page.Page{
+		Title: cmp.Or(r.Name, "store"), About: "what fills the store", Summary: r.summary(), Program: "pinbox " + version,
+		Style: template.CSS(style),
 	}
-	p := page{
-		Title: cmp.Or(r.Name, "store"), Version: version, Summary: r.summary(),
-		Style: template.CSS(style), Library: template.JS(library), Script: template.JS(script), Tree: template.JS(tree),
-		ScriptSources: source(library) + " " + source(script),
-		HasTree:       r.tree.Stored > 0,
-		Bases:         r.bases(), Largest: fileRows(r.Largest), Hidden: fileRows(r.Hidden),
-		HiddenStored: bytesize.Format(r.HiddenStored),
+	if r.tree.Stored > 0 {
+		p.Scripts, p.Data = []template.JS{template.JS(library), template.JS(script)}, r.tree
+		p.Sections = append(p.Sections, page.Section{
+			ID: "map", Title: "What fills the store", HTML: template.HTML(treemap),
+			Note: "Enter or a click opens a field, Escape goes up.",
+		})
+	}
+	hidden := files("hidden", "Files that no container sees", r.Hidden)
+	hidden.Text = "A layer above has another file at the same path, or removes it. All of them take " +
+		bytesize.Format(r.HiddenStored) + "."
+	p.Sections = append(p.Sections, r.images(), page.Section{
+		ID: "bases", Title: "Which images share which layers", HTML: template.HTML(bases.String()),
+	}, files("largest", "Largest files", r.Largest), hidden)
+	return p.Write(w)
+}
+
+// images is the table of the images.
+func (r Report) images() page.Section {
+	s := page.Section{
+		ID: "images", Title: "Images",
+		Columns: []page.Column{
+			page.Text("image"), page.Number("layers"), page.Number("in a registry"), page.Number("in the store"),
+			page.Number("saved without it"),
+		},
+		Note: "Equal contents stand in the store once, and count for the first layer that has them.",
 	}
 	for _, img := range r.Images {
 		name, digest, _ := strings.Cut(img.Pin, "@")
-		p.Images = append(p.Images, imageRow{
-			name, digest, img.Tags, len(img.Layers), bytesize.Format(img.Blobs), bytesize.Format(img.Stored),
-			bytesize.Format(img.Saving),
+		s.Rows = append(s.Rows, []page.Cell{
+			{Text: name, Code: digest, More: img.Tags}, {Text: strconv.Itoa(len(img.Layers))},
+			{Text: bytesize.Format(img.Blobs)}, {Text: bytesize.Format(img.Stored)}, {Text: bytesize.Format(img.Saving)},
 		})
 	}
-	return t.Execute(w, p)
-}
-
-// source is the name of a script in a Content-Security-Policy.
-func source(script string) string {
-	sum := sha256.Sum256([]byte(script))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	return s
 }
 
 func (r Report) summary() string {
@@ -132,10 +129,17 @@ func (r Report) bases() (top []*baseRow) {
 	return top
 }
 
-func fileRows(files []File) (rows []fileRow) {
-	for _, f := range files {
-		name, _, _ := strings.Cut(f.Image, "@")
-		rows = append(rows, fileRow{f.Path, name, bytesize.Format(f.Size), bytesize.Format(f.Stored)})
+// files is a table of files.
+func files(id, title string, all []File) page.Section {
+	s := page.Section{
+		ID: id, Title: title,
+		Columns: []page.Column{page.Text("file"), page.Text("image"), page.Number("size"), page.Number("in the store")},
 	}
-	return rows
+	for _, f := range all {
+		name, _, _ := strings.Cut(f.Image, "@")
+		s.Rows = append(s.Rows, []page.Cell{
+			{Text: f.Path}, {Text: name}, {Text: bytesize.Format(f.Size)}, {Text: bytesize.Format(f.Stored)},
+		})
+	}
+	return s
 }

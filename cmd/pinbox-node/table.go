@@ -27,13 +27,17 @@ func show(w io.Writer, output cli.Output, result shown, problem error) error {
 	return errors.Join(output.Encode(w, result), problem)
 }
 
-// showStatus shows a status. It returns errUnhealthy if the status shows a problem.
+// showStatus shows a status, and returns its problem.
 func showStatus(w io.Writer, output cli.Output, s runtime.Status) error {
-	var unhealthy error
-	if !s.Healthy() {
-		unhealthy = errUnhealthy
+	return show(w, output, shownStatus(s), problem(s))
+}
+
+// problem is errUnhealthy if a status shows one.
+func problem(s runtime.Status) error {
+	if s.Healthy() {
+		return nil
 	}
-	return show(w, output, shownStatus(s), unhealthy)
+	return errUnhealthy
 }
 
 // shownStatus is a status that can be printed.

@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/cluster"
 	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/runtime/pages"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -37,6 +38,7 @@ type fleetFlags struct {
 	stale, timeout    time.Duration
 	wait              bool
 	output            cli.Output
+	page              cli.Page
 }
 
 func fleetStatusCommand() *cobra.Command {
@@ -74,6 +76,7 @@ sets yet, also if a rollout holds that back.`,
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` to wait at most (default: no limit)")
 	cli.Under("Waiting", flags)
 	f.output.Add(flags)
+	f.page.Add(flags, "`FILE` to write a page to, with every node, in place of the text")
 	cli.Under("Output", flags)
 	return cmd
 }
@@ -161,9 +164,12 @@ func ask(ctx context.Context, nodes func(context.Context) ([]fleet.Node, error),
 // show prints a summary. It returns errNotReady if a node is not ready.
 func (f fleetFlags) show(w io.Writer, s fleet.Summary) error {
 	var err error
-	if f.output.Text() {
+	switch {
+	case f.page.Wanted():
+		err = f.page.Write(func(w io.Writer) error { return pages.Fleet(w, s, "pinbox "+version) })
+	case f.output.Text():
 		err = printFleet(w, s)
-	} else {
+	default:
 		err = f.output.Encode(w, s)
 	}
 	if err == nil && !s.AllReady() {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -11,14 +10,13 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/usage"
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 func inspectCommand() *cobra.Command {
 	var output cli.Output
 	var names names
-	var page string
+	var page cli.Page
 	cmd := &cobra.Command{
 		Use:   "inspect {out/ | appliance.iso | delta.iso | pinbox.lock.json}",
 		Short: "Show what fills a store: images, files, what images share, and what each would save",
@@ -32,21 +30,15 @@ func inspectCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if page == "" {
-				return printUsage(cmd.OutOrStdout(), output, names, inspected{report, recipes})
+			if page.Wanted() {
+				return page.Write(func(w io.Writer) error { return report.HTML(w, version) })
 			}
-			var text bytes.Buffer
-			if err := report.HTML(&text, version); err != nil {
-				return err
-			}
-			_, err = atomicfile.Write(page, text.Bytes(), 0o644)
-			return err
+			return printUsage(cmd.OutOrStdout(), output, names, inspected{report, recipes})
 		},
 	}
 	output.Add(cmd.Flags())
 	names.add(cmd.Flags())
-	cmd.Flags().StringVar(&page, "html", "", "`FILE` to write a page to, with a treemap, in place of the table")
-	cli.Files(cmd.Flags(), "html", "html")
+	page.Add(cmd.Flags(), "`FILE` to write a page to, with a treemap, in place of the table")
 	cli.Under("Output", cmd.Flags())
 	return cmd
 }

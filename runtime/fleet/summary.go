@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -42,12 +43,14 @@ type Summary struct {
 	Nodes int       `json:"nodes"`
 	Ready int       `json:"ready"`
 	// BytesToGo of all nodes, and ETA, when the last of those that pull will be done; zero if that is unknown.
-	BytesToGo int64         `json:"bytesToGo"`
-	ETA       time.Time     `json:"eta,omitzero"`
-	NotReady  []Reason      `json:"notReady"`
-	Sets      []SetCount    `json:"sets"`
-	Releases  []StoreCount  `json:"releases"`
-	Programs  []ProgramName `json:"programs"`
+	BytesToGo int64     `json:"bytesToGo"`
+	ETA       time.Time `json:"eta,omitzero"`
+	NotReady  []Reason  `json:"notReady"`
+	// ReadyNodes are the names of the others.
+	ReadyNodes []string      `json:"readyNodes"`
+	Sets       []SetCount    `json:"sets"`
+	Releases   []StoreCount  `json:"releases"`
+	Programs   []ProgramName `json:"programs"`
 }
 
 // Reason has the nodes that are not ready for one reason: a class of errors, or one of the constants below.
@@ -61,6 +64,9 @@ type NodeText struct {
 	Node      string `json:"node"`
 	Text      string `json:"text,omitempty"`
 	BytesToGo int64  `json:"bytesToGo,omitempty"`
+	// Since is when it began, and ETA when the node's pulls will be done; zero if that is unknown.
+	Since time.Time `json:"since,omitzero"`
+	ETA   time.Time `json:"eta,omitzero"`
 }
 
 // Reasons that are no classes of errors.
@@ -102,7 +108,7 @@ func (s Summary) AllReady() bool { return s.Ready == s.Nodes }
 
 // Summarize answers a query about nodes.
 func Summarize(nodes []Node, q Query) (Summary, error) {
-	s := Summary{Time: q.Now.UTC(), NotReady: []Reason{}}
+	s := Summary{Time: q.Now.UTC(), NotReady: []Reason{}, ReadyNodes: []string{}}
 	sets, releases, programs := map[string]SetCount{}, map[pinset.ReleaseID]int{}, map[string]int{}
 	reasons := map[string][]NodeText{}
 	for _, n := range nodes {
@@ -112,8 +118,9 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 		s.Nodes++
 		if reason, text := n.Problem(q); reason == "" {
 			s.Ready++
+			s.ReadyNodes = append(s.ReadyNodes, n.Name)
 		} else {
-			reasons[reason] = append(reasons[reason], NodeText{n.Name, text, n.bytesToGo()})
+			reasons[reason] = append(reasons[reason], n.text(reason, text))
 		}
 		n.countSets(sets, q)
 		if n.Report == nil {
@@ -134,6 +141,7 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 	if s.Nodes == 0 {
 		return s, ErrNoNodes
 	}
+	slices.Sort(s.ReadyNodes)
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		slices.SortFunc(reasons[reason], func(a, b NodeText) int { return cmp.Compare(a.Node, b.Node) })
 		s.NotReady = append(s.NotReady, Reason{reason, reasons[reason]})
@@ -173,11 +181,37 @@ func (n Node) set(name string) (SetReport, bool) {
 	return n.Report.Sets[i], true
 }
 
-func (n Node) bytesToGo() int64 {
-	if n.Report == nil {
-		return 0
+// text is what is known of a node that is not ready.
+func (n Node) text(reason, text string) NodeText {
+	t := NodeText{Node: n.Name, Text: text}
+	r := n.Report
+	if r == nil {
+		t.Since = n.Created
+		return t
 	}
-	return n.Report.BytesToGo
+	t.BytesToGo = r.BytesToGo
+	switch reason {
+	case Silent:
+		t.Since = r.Time
+	case FirstSync:
+		t.Since = n.Created
+	case Outdated, HeldBack, NoRelease: // the node does not know
+	case Pulling:
+		t.Since, t.ETA = r.since(runtime.ProgressingCondition), r.ETA
+	default:
+		t.Since = r.since(runtime.DegradedCondition)
+	}
+	return t
+}
+
+// since is when a condition became true; zero if it is not.
+func (r Report) since(condition string) time.Time {
+	for _, c := range r.Conditions {
+		if c.Type == condition && c.Status == "True" {
+			return c.LastTransitionTime
+		}
+	}
+	return time.Time{}
 }
 
 // Problem is why a node is not ready; "" if it is.

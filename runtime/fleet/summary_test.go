@@ -127,11 +127,14 @@ func TestSummary(t *testing.T) {
 		Time: now.UTC(), Nodes: 5, Ready: 2, BytesToGo: 1000, ETA: now.Add(time.Hour),
 		NotReady: []fleet.Reason{
 			{Reason: fleet.NeverReported, Nodes: []fleet.NodeText{{Node: "d"}}},
-			{Reason: fleet.Pulling, Nodes: []fleet.NodeText{{Node: "a", BytesToGo: 500}, {Node: "c", BytesToGo: 500}}},
+			{Reason: fleet.Pulling, Nodes: []fleet.NodeText{
+				{Node: "a", BytesToGo: 500, ETA: now.Add(time.Hour)}, {Node: "c", BytesToGo: 500, ETA: now.Add(time.Hour)},
+			}},
 		},
-		Sets:     []fleet.SetCount{{Name: "worker", Nodes: 4, Ready: 2}},
-		Releases: []fleet.StoreCount{{ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, Nodes: 3}},
-		Programs: []fleet.ProgramName{{Program: "v1", Nodes: 3}, {Program: "v2", Nodes: 1}},
+		ReadyNodes: []string{"b", "e"},
+		Sets:       []fleet.SetCount{{Name: "worker", Nodes: 4, Ready: 2}},
+		Releases:   []fleet.StoreCount{{ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, Nodes: 3}},
+		Programs:   []fleet.ProgramName{{Program: "v1", Nodes: 3}, {Program: "v2", Nodes: 1}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
@@ -152,5 +155,40 @@ func TestReportsThatSayTheSame(t *testing.T) {
 	}
 	if incomplete(nil).Same(*ready(nil)) {
 		t.Error("got the same, want another report")
+	}
+}
+
+// How long a node has not been ready is known of what it reports, and of when it joined or fell silent.
+func TestSinceWhen(t *testing.T) {
+	joined, began := now.Add(-48*time.Hour), now.Add(-90*time.Minute)
+	condition := func(kind string) func(*fleet.Report) {
+		return func(r *fleet.Report) {
+			r.Conditions = []runtime.Condition{{Type: "Other", Status: "True"}, {Type: kind, Status: "True", LastTransitionTime: began}}
+		}
+	}
+	for name, test := range map[string]struct {
+		report *fleet.Report
+		query  fleet.Query
+		want   time.Time
+	}{
+		"never reported":         {nil, fleet.Query{}, joined},
+		"no sets of the API yet": {ready(func(r *fleet.Report) { r.FirstSync = time.Time{} }), fleet.Query{}, joined},
+		"silent":                 {ready(nil), fleet.Query{Stale: time.Second}, now.Add(-time.Minute)},
+		"pulling":                {incomplete(condition(runtime.ProgressingCondition)), fleet.Query{}, began},
+		"failed":                 {incomplete(condition(runtime.DegradedCondition)), fleet.Query{}, began},
+		"unknown":                {incomplete(nil), fleet.Query{}, time.Time{}},
+		"another release":        {ready(condition(runtime.DegradedCondition)), fleet.Query{Release: pinset.ReleaseID{Name: "x"}}, time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.query.Now = now
+			nodes := []fleet.Node{{Name: "n", Report: test.report, Desired: map[string]int64{}, Created: joined}}
+			s, err := fleet.Summarize(nodes, test.query)
+			if err != nil || len(s.NotReady) != 1 {
+				t.Fatalf("got %+v, %v; want a node that is not ready", s, err)
+			}
+			if got := s.NotReady[0].Nodes[0].Since; !got.Equal(test.want) {
+				t.Errorf("got since %s, want %s", got, test.want)
+			}
+		})
 	}
 }
