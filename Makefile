@@ -163,16 +163,18 @@ soak: deps peers
 
 # Writes golden files and the schema anew.
 golden:
-	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./cmd ./cmd/pinbox -run Golden -update
+	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./builder/usage ./runtime/pages ./cmd ./cmd/pinbox -run Golden -update
 
 # The pictures of README.md and the documents, with Graphviz.
 pictures: docs/pictures/lines.svg
 docs/pictures/%.svg: docs/pictures/%.dot
 	dot -Tsvg $< -o $@
 
-# The library of the page of `pinbox inspect --html`, and the one that checks the page in a test, from the npm registry.
+# The library of the page of `pinbox inspect --html`, and for the tests of pages the one that checks them and a font, from
+# the npm registry.
 D3  := 3.1.3
 AXE := 4.10.3
+OPENSANS := 5.3.0
 page:
 	cd builder/usage/page && npm pack --silent d3-hierarchy@$(D3) && tar -xzf d3-hierarchy-$(D3).tgz --strip-components=1 \
 		package/LICENSE package/dist/d3-hierarchy.min.js && mv dist/d3-hierarchy.min.js . && rmdir dist && \
@@ -180,6 +182,10 @@ page:
 	cd fixtures/browser && npm pack --silent axe-core@$(AXE) && \
 		tar -xzf axe-core-$(AXE).tgz --strip-components=1 package/LICENSE package/axe.min.js && \
 		mv LICENSE axe.LICENSE && rm axe-core-$(AXE).tgz
+	cd fixtures/browser && npm pack --silent @fontsource/open-sans@$(OPENSANS) && \
+		tar -xzf fontsource-open-sans-$(OPENSANS).tgz --strip-components=1 package/LICENSE \
+		package/files/open-sans-latin-400-normal.woff2 && mv LICENSE open-sans.LICENSE && \
+		mv files/open-sans-latin-400-normal.woff2 open-sans.woff2 && rmdir files && rm fontsource-open-sans-$(OPENSANS).tgz
 
 # pinbox beside skopeo and mksquashfs, beside podman, and beside the least that it
 # can cost, on a corpus of Debian packages and on one shaped as an OpenShift

@@ -1,8 +1,10 @@
 package usage_test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -12,18 +14,18 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
+// registry is that of a test, whose port is another one each time.
+var registry = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+
 // open opens the page of a report in a browser.
 func open(t *testing.T, report usage.Report) *browser.Page {
 	t.Helper()
+	var text bytes.Buffer
+	if err := report.HTML(&text, "1.2.3"); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "page.html")
-	f, err := os.Create(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := report.HTML(f, "1.2.3"); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
+	if err := os.WriteFile(file, registry.ReplaceAll(text.Bytes(), []byte("registry.example.com")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return browser.Open(t, file)
@@ -69,16 +71,49 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// The page can be used with a keyboard alone, and by who uses a screen reader, or needs contrast.
-func TestPageForEveryone(t *testing.T) {
+// everyone is the report of two images, one of which hides a file.
+func everyone(t *testing.T) usage.Report {
 	r, _ := appliance.Registry(t)
-	page := open(t, read(t, push(t, r, "a/one", []sample.Entry{
+	return read(t, push(t, r, "a/one", []sample.Entry{
 		sample.File("usr/bin/program", noise(1, 300_000)), sample.File("usr/share/data", noise(2, 200_000)),
 	}), push(t, r, "a/two", []sample.Entry{sample.File("opt/other", noise(3, 250_000))},
-		[]sample.Entry{sample.File("opt/other", "new")})))
+		[]sample.Entry{sample.File("opt/other", "new")}))
+}
+
+// The page can be used with a keyboard alone, and by who uses a screen reader, or needs contrast.
+func TestPageForEveryone(t *testing.T) {
+	page := open(t, everyone(t))
 	page.Load(1280, ".cell")
 	t.Run("keyboard", func(t *testing.T) { checkKeyboard(t, page) })
 	t.Run("axe", page.CheckAccess)
+}
+
+// The page looks as it did, and a layout that breaks is noticed.
+func TestGoldenPictures(t *testing.T) {
+	page := open(t, everyone(t))
+	page.Load(1280, ".cell")
+	page.CheckPictures(t, "store")
+	whole := page.Picture(1280)
+	for what, style := range map[string]string{
+		"a treemap without places":  ".cell { position: static !important }",
+		"a treemap without colours": ".cell { background: none !important }",
+		"a narrow page":             "body { max-width: 900px !important }",
+		"no room above headings":    "h2 { margin: 0 !important }",
+		"tables without borders":    "th, td { padding: 0 !important; border: 0 !important }",
+		"dark letters on dark":      "body { background: #1b2333 !important }",
+	} {
+		t.Run(what, func(t *testing.T) {
+			page.Load(1280, ".cell")
+			page.Style(style)
+			if err := browser.Compare(whole, page.Picture(1280)); err == nil {
+				t.Errorf("%s: got no difference, want one", style)
+			}
+		})
+	}
+	page.Load(1280, ".cell")
+	if err := browser.Compare(whole, page.Picture(1280)); err != nil {
+		t.Errorf("got %v, want no difference after the page was loaded once more", err)
+	}
 }
 
 func checkKeyboard(t *testing.T, page *browser.Page) {

@@ -180,6 +180,14 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
+// The pages look as they did.
+func TestGoldenPictures(t *testing.T) {
+	for name, page := range map[string]*browser.Page{"node": openNode(t), "fleet": openFleet(t)} {
+		page.Load(1280, "footer")
+		page.CheckPictures(t, name)
+	}
+}
+
 // A node that has all it should have says so, and has no table of what it lacks.
 func TestNodeThatIsWell(t *testing.T) {
 	s := runtime.Status{
