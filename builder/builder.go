@@ -175,7 +175,7 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 		}
 	}
 	o.brief = true
-	p, err := makePlan(ctx, o, pinset.Program{}, storage.PackOptions{})
+	p, err := makePlan(ctx, o, pinset.Program{}, "", storage.PackOptions{})
 	if err != nil {
 		return pinset.Lock{}, nil, err
 	}

@@ -56,7 +56,7 @@ func run(ctx context.Context, o Options, r recipe) (made product, err error) {
 			return made, err
 		}
 	}
-	p, err := makePlan(ctx, o, made.node, r.early(o, storage.PackOptions{Cache: packs, Tmp: stage.Dir}))
+	p, err := makePlan(ctx, o, made.node, stage.Dir, r.early(o, storage.PackOptions{Cache: packs, Tmp: stage.Dir}))
 	if err != nil {
 		return made, err
 	}

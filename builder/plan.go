@@ -50,9 +50,10 @@ func (p *plan) Close() error {
 // makePlan reads the sources, renders the configuration and resolves the images. It reports problems of
 // the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
 //
-// If early has a folder, layers of images are fetched while others are resolved.
+// The folder tmp takes the documents of the images; "" keeps them in memory. If early has a folder, layers of images
+// are fetched while others are resolved.
 func makePlan(
-	ctx context.Context, o Options, program pinset.Program, early storage.PackOptions,
+	ctx context.Context, o Options, program pinset.Program, tmp string, early storage.PackOptions,
 ) (p plan, err error) {
 	p.release, p.spec, p.program = o.Appliance.Metadata.ID(), o.Appliance.Spec, program
 	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
@@ -78,6 +79,7 @@ func makePlan(
 	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
 		return p, err
 	}
+	p.client.KeepDocuments(tmp)
 	if err := p.fetchEarly(ctx, o, early); err != nil {
 		return p, err
 	}

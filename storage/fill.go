@@ -61,8 +61,8 @@ func (c *Client) Fill(
 }
 
 // AddRecords adds the records of images to a store that has none of their layers: that of a thin delta.
-func AddRecords(store *compose.Store, images []Resolved) {
-	_ = addImages(images, store, func( // add never fails
+func AddRecords(store *compose.Store, images []Resolved) error {
+	return addImages(images, store, func(
 		_ *Resolved, l pinset.LockedLayer, as compose.Layer,
 	) (compose.LayerInfo, error) {
 		return compose.LayerInfo{
@@ -91,9 +91,13 @@ func addImages(
 			}
 			l.UnpackedSize, l.Inodes, l.RootAttributes, top = u.Size, u.Inodes, u.RootAttributes, u.ID
 		}
+		index, manifest, config, err := img.documents()
+		if err != nil {
+			return fmt.Errorf("image %s: %w", img.Image, err)
+		}
 		store.AddImage(compose.Image{
-			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: img.Index, Manifest: img.Manifest,
-			Config: img.Config, Signatures: img.Signatures, Created: img.Created,
+			Names: append([]string{img.Pin}, img.Tags...), TopLayer: top, Index: index, Manifest: manifest,
+			Config: config, Signatures: img.Signatures, Created: img.Created,
 		})
 	}
 	return nil

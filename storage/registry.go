@@ -89,6 +89,8 @@ type Client struct {
 	resolved map[pinset.Image]Resolved
 	local    map[pinset.Image]LocalImage
 	texts    texts
+	// documents has those of resolved images.
+	documents compose.Documents
 	// brief means that resolved images have no documents.
 	brief bool
 
@@ -225,6 +227,7 @@ func (c *Client) Close() error {
 	if f := c.early.take(); f != nil {
 		f.abort()
 	}
+	c.documents.Close()
 	errs := []error{c.credentials.Close()}
 	if c.registries != "" {
 		errs = append(errs, os.RemoveAll(c.registries))

@@ -95,8 +95,7 @@ func (t *thinDelta) Fill(ctx context.Context, client *storage.Client, images []s
 	if err := t.composed.Fill(ctx, client, images); err != nil {
 		return err
 	}
-	storage.AddRecords(t.records, images)
-	return nil
+	return storage.AddRecords(t.records, images)
 }
 
 // Add adds a file to both stores. The thin delta gets its own delta.json, in Close.

@@ -34,11 +34,11 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 	rec.Names = append(rec.Names, from.Names...)
 	for _, key := range from.BigDataNames {
 		if key != "signatures" && !strings.HasPrefix(key, "signature-") { // seal writes them again
-			rec.set(key, from.data[key])
+			rec.set(key, from.data[key].held, from.data[key])
 		}
 	}
 	if len(signatures[from.Digest]) > 0 && len(rec.signatures[rec.Digest]) == 0 {
-		rec.prefer(from.data["manifest"])
+		rec.prefer(from.data["manifest"].held, from.data["manifest"])
 	}
 	for _, manifest := range slices.Sorted(maps.Keys(signatures)) {
 		rec.sign(manifest, signatures[manifest])
@@ -48,13 +48,13 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 
 // load reads the image's documents.
 func (r *ImageRecord) load(store *squashfs.Reader) error {
-	r.data = map[string][]byte{}
+	r.data = map[string]Document{}
 	for _, key := range r.BigDataNames {
 		content, err := audit.Document(store, r.Image, key)
 		if err != nil {
 			return err
 		}
-		r.data[key] = content
+		r.data[key] = Document{held: content}
 	}
 	if r.BigDataDigests["manifest"] != r.Digest || r.BigDataDigests[r.configKey()].String() != r.configKey() {
 		return fmt.Errorf("%w: its manifest or configuration belongs to another image", ErrForeignStore)
@@ -78,7 +78,7 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 		if err := manifest.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
 		}
-		rest := r.data[layout.SignatureKey(manifest)]
+		rest := r.data[layout.SignatureKey(manifest)].held
 		for _, size := range each {
 			if size < 0 || size > len(rest) {
 				return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)
@@ -94,7 +94,11 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 func (all Images) layers() (map[string]bool, error) {
 	needed := map[string]bool{}
 	for id, rec := range all {
-		chain, err := audit.Chain(rec.Data(rec.configKey()))
+		config, err := rec.Data(rec.configKey())
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", id, err)
+		}
+		chain, err := audit.Chain(config)
 		if err != nil {
 			return nil, fmt.Errorf("image %s: %w", id, foreign(err))
 		}

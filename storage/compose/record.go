@@ -16,15 +16,15 @@ import (
 type ImageRecord struct {
 	layout.Image
 
-	data       map[string][]byte
+	data       map[string]Document
 	signatures map[digest.Digest][][]byte
 }
 
 // Images are the records of the images of a store by their IDs.
 type Images map[string]*ImageRecord
 
-// Add adds an image. If the image is there already, the record gets its names, too.
-func (all Images) Add(img Image) {
+// Add adds an image, and keeps its documents in kept. If the image is there already, the record gets its names, too.
+func (all Images) Add(img Image, kept *Documents) {
 	manifest, id := digest.FromBytes(img.Manifest), digest.FromBytes(img.Config).Encoded()
 	rec := all[id]
 	if rec == nil {
@@ -32,15 +32,15 @@ func (all Images) Add(img Image) {
 		all[id] = rec
 	}
 	rec.Names = append(rec.Names, img.Names...)
-	rec.set(digest.FromBytes(img.Config).String(), img.Config)
+	rec.keep(digest.FromBytes(img.Config).String(), img.Config, kept)
 	if img.Index != nil {
-		rec.set(layout.ManifestKey(digest.FromBytes(img.Index)), img.Index)
+		rec.keep(layout.ManifestKey(digest.FromBytes(img.Index)), img.Index, kept)
 	}
-	rec.set(layout.ManifestKey(manifest), img.Manifest)
-	rec.set("manifest", img.Manifest)
+	rec.keep(layout.ManifestKey(manifest), img.Manifest, kept)
+	rec.set("manifest", img.Manifest, rec.data[layout.ManifestKey(manifest)])
 	if len(img.Signatures) > 0 {
-		if len(rec.signatures[rec.Digest]) == 0 {
-			rec.prefer(img.Manifest) // a policy checks the signatures of this manifest only
+		if len(rec.signatures[rec.Digest]) == 0 { // a policy checks the signatures of this manifest only
+			rec.prefer(img.Manifest, rec.data[layout.ManifestKey(manifest)])
 		}
 		rec.sign(manifest, img.Signatures)
 	}
@@ -63,18 +63,25 @@ func (all Images) Records() ([]*ImageRecord, error) {
 }
 
 // Data returns the document with a key of BigDataNames.
-func (r *ImageRecord) Data(key string) []byte { return r.data[key] }
+func (r *ImageRecord) Data(key string) ([]byte, error) { return r.data[key].Read() }
 
-// set adds a document of the image, unless there is one with the key.
-func (r *ImageRecord) set(key string, value []byte) {
+// keep is set of a document that it keeps, unless there is one with the key.
+func (r *ImageRecord) keep(key string, value []byte, kept *Documents) {
+	if _, ok := r.data[key]; !ok {
+		r.set(key, value, kept.Keep(value))
+	}
+}
+
+// set adds a document of the image, unless there is one with the key. doc has the value.
+func (r *ImageRecord) set(key string, value []byte, doc Document) {
 	if r.data == nil {
-		r.data = map[string][]byte{}
+		r.data = map[string]Document{}
 		r.BigDataSizes, r.BigDataDigests = map[string]int64{}, map[string]digest.Digest{}
 	}
 	if _, ok := r.data[key]; ok {
 		return
 	}
-	r.data[key] = value
+	r.data[key] = doc
 	r.BigDataNames = append(r.BigDataNames, key)
 	r.BigDataSizes[key], r.BigDataDigests[key] = int64(len(value)), digest.FromBytes(value)
 }
@@ -100,10 +107,10 @@ func (r *ImageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 	}
 }
 
-// prefer makes a manifest the image's own, whose signatures policies check.
-func (r *ImageRecord) prefer(manifest []byte) {
+// prefer makes a manifest the image's own, whose signatures policies check. doc has it.
+func (r *ImageRecord) prefer(manifest []byte, doc Document) {
 	d := digest.FromBytes(manifest)
-	r.Digest, r.data["manifest"] = d, manifest
+	r.Digest, r.data["manifest"] = d, doc
 	r.BigDataSizes["manifest"], r.BigDataDigests["manifest"] = int64(len(manifest)), d
 }
 
@@ -115,10 +122,10 @@ func (r *ImageRecord) seal() error {
 			sizes.Each[manifest] = append(sizes.Each[manifest], len(s))
 		}
 		content := bytes.Join(r.signatures[manifest], nil)
-		r.set(layout.SignatureKey(manifest), content)
+		r.set(layout.SignatureKey(manifest), content, Document{held: content})
 		if manifest == r.Digest {
 			sizes.Image = sizes.Each[manifest]
-			r.set("signatures", content)
+			r.set("signatures", content, Document{held: content})
 		}
 	}
 	metadata, err := json.Marshal(sizes)

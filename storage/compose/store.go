@@ -91,13 +91,15 @@ type Store struct {
 	own     *squashfs.Packer
 	ownFile *os.File
 	// shelf has the packs of the files next to the layers.
-	shelf    shelf
-	layers   *records
-	chains   chains
-	images   Images
-	overlay  *squashfs.Inode
-	links    *squashfs.Inode
-	layerDir *squashfs.Inode
+	shelf  shelf
+	layers *records
+	chains chains
+	images Images
+	// documents has those of the images.
+	documents Documents
+	overlay   *squashfs.Inode
+	links     *squashfs.Inode
+	layerDir  *squashfs.Inode
 }
 
 // NewStore starts a store of the compressor's packs. modTime stamps all files that are
@@ -115,6 +117,7 @@ func NewStore(out Output, compressor *squashfs.Compressor, modTime time.Time, tm
 	s := &Store{
 		out: out, compressor: compressor, mtime: modTime, own: compressor.NewPacker(spool), ownFile: spool,
 		shelf: shelf{tmp: tmp}, layers: layers, chains: newChains(), images: Images{},
+		documents: Documents{Tmp: tmp},
 	}
 	s.root = s.dir(0o755)
 	s.root.Spool(tmp)
@@ -133,6 +136,7 @@ func (s *Store) Abort() {
 	s.own.Abort()
 	_ = s.ownFile.Close()
 	s.layers.close()
+	s.documents.Close()
 	s.shelf.close()
 	s.out.Abort()
 }
@@ -255,7 +259,7 @@ func (s *Store) small(files map[string]string) (*squashfs.Inode, error) {
 }
 
 // AddImage adds an image. If the image is there already, its record gets the names, too.
-func (s *Store) AddImage(img Image) { s.images.Add(img) }
+func (s *Store) AddImage(img Image) { s.images.Add(img, &s.documents) }
 
 // Close writes the records, and returns the root directory, with which the caller closes the
 // output. It can be called once.
@@ -276,6 +280,7 @@ func (s *Store) Close() (*squashfs.Inode, error) {
 
 // placeImages writes the documents and records of the images.
 func (s *Store) placeImages() error {
+	defer s.documents.Close()
 	images, err := s.images.Records()
 	if err != nil {
 		return err
@@ -286,7 +291,11 @@ func (s *Store) placeImages() error {
 		data := s.dir(0o700)
 		dir.Set(rec.ID, data)
 		for _, key := range rec.BigDataNames {
-			if err := s.file(data, layout.DataFile(key), 0o600, bytes.NewReader(rec.Data(key))); err != nil {
+			content, err := rec.Data(key)
+			if err != nil {
+				return err
+			}
+			if err := s.file(data, layout.DataFile(key), 0o600, bytes.NewReader(content)); err != nil {
 				return err
 			}
 		}

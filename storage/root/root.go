@@ -128,7 +128,7 @@ func countInodes(dir string) (n int64, err error) {
 
 // AddImage adds an image, whose layers the store must have. Close writes one record for the names
 // of the same image.
-func (s *Store) AddImage(img compose.Image) { s.images.Add(img) }
+func (s *Store) AddImage(img compose.Image) { s.images.Add(img, nil) }
 
 // AddFile adds a file that is not part of an image, and the folders of its path.
 func (s *Store) AddFile(name string, perm uint32, content io.Reader) (err error) {
@@ -154,8 +154,12 @@ func (s *Store) Close() error {
 	for _, rec := range records {
 		options := cstorage.ImageOptions{CreationDate: rec.Created, Digest: rec.Digest}
 		for _, key := range rec.BigDataNames {
+			content, err := rec.Data(key)
+			if err != nil {
+				return errors.Join(err, s.Abort())
+			}
 			options.BigData = append(options.BigData, cstorage.ImageBigDataOption{
-				Key: key, Data: rec.Data(key), Digest: rec.BigDataDigests[key],
+				Key: key, Data: content, Digest: rec.BigDataDigests[key],
 			})
 		}
 		if _, err := s.library.CreateImage(rec.ID, rec.Names, rec.TopLayer, rec.Metadata, &options); err != nil {
