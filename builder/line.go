@@ -178,6 +178,9 @@ func (r recipe) contents(p plan) (contents, error) {
 		c.program = nil
 	}
 	common := base.NewCommon(r.bases, p.lock(p.Images).Images)
+	for i := range r.bases {
+		r.bases[i].Locked.Images = nil // common has what is needed of them
+	}
 	var text bytes.Buffer
 	err := common.Delta.Encode(&text)
 	c.common, c.delta, c.images = &common, text.Bytes(), newLayers(common, p.Images)

@@ -57,8 +57,8 @@ func readBase(name string) (Base, error) {
 		return Base{}, err
 	}
 	if fi.IsDir() {
-		if content, err := input.Read(filepath.Join(name, layout.OwnLock)); err == nil { // a store that is mounted there
-			return newBase(filepath.Join(name, layout.OwnLock), content, "", "")
+		if mounted := filepath.Join(name, layout.OwnLock); isFile(mounted) { // a store that is mounted there
+			return fileBase(mounted, "", "")
 		}
 		return folderBase(name)
 	}
@@ -69,11 +69,26 @@ func readBase(name string) (Base, error) {
 	if err := looksLikeLock(name); err != nil {
 		return Base{}, err
 	}
-	content, err := input.Read(name)
+	return fileBase(name, "", "")
+}
+
+func isFile(name string) bool {
+	fi, err := os.Stat(name)
+	return err == nil && fi.Mode().IsRegular()
+}
+
+// fileBase reads the lock in a file.
+func fileBase(name, sum, store string) (Base, error) {
+	f, err := input.Open(name)
 	if err != nil {
 		return Base{}, err
 	}
-	return newBase(name, content, "", "")
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return Base{}, err
+	}
+	return newBase(name, func() io.Reader { return io.NewSectionReader(f, 0, fi.Size()) }, sum, store)
 }
 
 // looksLikeLock prevents that a store, which may be large, is read as a lock.
@@ -103,11 +118,7 @@ func folderBase(dir string) (Base, error) {
 	if f != nil && f.Describe().UnsuitableBase != "" {
 		return Base{}, fmt.Errorf("%s: %w: %s", dir, ErrUnsuitable, f.Describe().UnsuitableBase)
 	}
-	content, err := input.Read(filepath.Join(dir, artifact.LockFile))
-	if err != nil {
-		return Base{}, err
-	}
-	return newBase(filepath.Join(dir, artifact.LockFile), content, sums[artifact.LockFile], sums[store])
+	return fileBase(filepath.Join(dir, artifact.LockFile), sums[artifact.LockFile], sums[store])
 }
 
 func isoBaseOf(image *iso.Image, name string) (Base, error) {
@@ -126,25 +137,31 @@ func isoBaseOf(image *iso.Image, name string) (Base, error) {
 	if err != nil {
 		return Base{}, fmt.Errorf("%s: %w", name, err)
 	}
-	content, err := io.ReadAll(f.Reader())
-	if err != nil {
-		return Base{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return newBase(name, content, sums[artifact.ISOLock], sums[artifact.ISOStore])
+	return newBase(name, f.Reader, sums[artifact.ISOLock], sums[artifact.ISOStore])
 }
 
-// newBase decodes a lock. sum is the SHA-256 that the lock must have, store the one of the store's file; ""
-// if unknown.
-func newBase(name string, lock []byte, sum, store string) (b Base, err error) {
-	b.Lock = digest.FromBytes(lock)
+// newBase decodes a lock, which it reads twice instead of holding 40 MB: it is verified first. sum is the SHA-256 that the
+// lock must have, store the one of the store's file; "" if unknown.
+func newBase(name string, open func() io.Reader, sum, store string) (b Base, err error) {
+	if b.Lock, err = digest.FromReader(open()); err != nil {
+		return b, fmt.Errorf("%s: %w", name, err)
+	}
 	if sum != "" && b.Lock.Encoded() != sum {
 		return b, fmt.Errorf("%s: %w: the lock has SHA-256 %s, want %s", name, artifact.ErrVerify, b.Lock.Encoded(), sum)
 	}
 	if store != "" {
 		b.Store = digest.NewDigestFromEncoded(digest.SHA256, store)
 	}
-	if b.Locked, err = artifact.DecodeLock(bytes.NewReader(lock), name); err != nil {
+	again := digest.SHA256.Digester()
+	text := io.TeeReader(open(), again.Hash())
+	if b.Locked, err = artifact.DecodeLock(text, name); err != nil {
 		return b, err
+	}
+	if _, err := io.Copy(io.Discard, text); err != nil {
+		return b, fmt.Errorf("%s: %w", name, err)
+	}
+	if again.Digest() != b.Lock {
+		return b, fmt.Errorf("%s: %w: it was changed while it was read", name, artifact.ErrVerify)
 	}
 	return b, nil
 }
