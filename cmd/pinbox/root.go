@@ -28,7 +28,7 @@ images: the node boots with every image, and pulls and copies nothing.
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
 	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
-		lockCommand(), mediumCommand())
+		lockCommand(), mediumCommand(), pushCommand())
 	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), sbomCommand(), diffCommand(), lintCommand(),
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())

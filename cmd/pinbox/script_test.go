@@ -137,6 +137,7 @@ var notInScripts = []struct{ prefix, why string }{
 	{"pinbox fleet resume", "takes an API server: fixtures/kube runs the line"},
 	{"pinbox fleet controller", "takes an API server: fixtures/kube runs it with other flags"},
 	{"pinbox fleet rollback", "takes an API server: fixtures/kube runs the line"},
+	{"pinbox push ", "takes a registry: TestPush"},
 	{"podman ", "another program: TestSetUpMachine has skopeo, which reads the same files"},
 	{"mkdir -p /var/lib/pinbox", "takes root: the tests of storage/root mount stores likewise"},
 	{"mount -t squashfs", "takes root: the tests of storage/root mount stores likewise"},

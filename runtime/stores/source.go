@@ -171,7 +171,7 @@ func (s *source) inFolder(dir string) error {
 		if err != nil {
 			return err
 		}
-		for _, name := range []string{layout.DeltaStoreFile, layout.ThinStoreFile, layout.StoreFile} {
+		for _, name := range layout.AttachableStores() {
 			if slices.Contains(found, name) {
 				found = []string{name}
 			}
