@@ -17,11 +17,13 @@ func attachCommand() *cobra.Command {
 	var sum string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE}",
+		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE | URL}",
 		Short: "Attach a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
-  pinbox-node attach /mnt/delta --in-place`,
-		Args:              named("the store: its file, a folder, or the device of a medium"),
+  pinbox-node attach /mnt/delta --in-place
+  pinbox-node attach https://files.example.com/releases/42/
+  pinbox-node attach oci://registry.example.com/site/releases@sha256:…`,
+		Args:              named("the store: its file, a folder, the device of a medium, or a URL"),
 		ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Digest, err = parseDigest(sum); err != nil {
@@ -32,6 +34,8 @@ func attachCommand() *cobra.Command {
 			}
 			o.Source = args[0]
 			progress := cli.NewProgress(cmd, output)
+			o.Fetching = progress.Track("fetch the store")
+			o.Retrying = func(err error) { progress.Note(err.Error()) }
 			o.Progress = progress.Track("read the store")
 			composing := progress.Track("put the store together")
 			o.Composing = func(_ stores.Store, done, all int64) { composing(done, all) }

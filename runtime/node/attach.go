@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -47,6 +48,9 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 	progress := composing{file: composingFile(o), done: a.Composing}
 	defer progress.end()
 	a.Composing, a.Idle = progress.report, idle
+	if remote.Is(a.Source) {
+		return attachRemote(ctx, o, m, client, a)
+	}
 	return o.attach(ctx, m, a)
 }
 

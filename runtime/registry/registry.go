@@ -155,22 +155,30 @@ func (f *fetcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	src, err := open(ctx, f.sys, named)
+	if err == nil {
+		f.src = src
+	}
+	return err
+}
+
+// open opens an image or an artifact. A password goes to the registry's own domain only.
+func open(ctx context.Context, sys *imgtypes.SystemContext, named reference.Named) (imgtypes.ImageSource, error) {
 	ref, err := docker.NewReference(named)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	realms, err := realm.Of(f.sys, ref)
+	realms, err := realm.Of(sys, ref)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	sys := *f.sys
-	sys.DockerProxy = realms.Proxy
-	src, err := ref.NewImageSource(ctx, &sys)
+	own := *sys
+	own.DockerProxy = realms.Proxy
+	src, err := ref.NewImageSource(ctx, &own)
 	if err != nil {
-		return err
+		return nil, err // src is not nil then, but a nil pointer
 	}
-	f.src = src
-	return nil
+	return src, nil
 }
 
 func (f *fetcher) close() {

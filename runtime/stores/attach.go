@@ -27,12 +27,14 @@ var (
 
 // AttachOptions are the options of [Manager.Attach].
 type AttachOptions struct {
-	// Source is the store's file, a folder with it, or the device of a medium.
+	// Source is the store's file, a folder with it, or the device of a medium; "" is the attached store with Digest.
 	Source string
 	// Digest of the file; "" reads it from the sums next to the file.
 	Digest digest.Digest
 	// InPlace mounts the store from its source instead of copying it.
 	InPlace bool
+	// Take takes the file instead of copying it: it is in a folder below Manager.Dir, and is removed if it is refused.
+	Take bool
 	// Auto is for an attach that udev requests. It does nothing for a store that is, or once
 	// was, attached, and waits for the lock without a limit.
 	Auto bool
@@ -52,6 +54,10 @@ type AttachOptions struct {
 	CheckSpace func(bytes int64) error
 	// Progress is called with the bytes read so far and the size of the store; nil is fine.
 	Progress func(read, size int64)
+	// Fetching is called while a store is fetched from a server, with the bytes on the disk and the size of the store,
+	// and Retrying with why a request is repeated; nil is fine. A Manager attaches no such store: package node does.
+	Fetching func(done, all int64)
+	Retrying func(error)
 	// Composing is called while the store of a thin delta is put together, with that store, and with the bytes
 	// of the work that are done, of all; nil is fine. The store has no ID yet.
 	Composing func(of Store, done, all int64)

@@ -35,7 +35,10 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 		return nil, fmt.Errorf("%s: %w", src.Path, ErrInParts)
 	}
 	g, to := &staged{Extent: src.Extent}, io.Discard
-	if !o.InPlace {
+	switch {
+	case o.Take && src.Offset == 0:
+		g.made = src.Path
+	case !o.InPlace:
 		if o.CheckSpace != nil {
 			if err := o.CheckSpace(src.Size); err != nil {
 				return nil, fmt.Errorf("%s: %w", src.Path, err)

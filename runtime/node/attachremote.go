@@ -1,0 +1,92 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/fetch"
+	"github.com/pinbox/pinbox/runtime/registry"
+	"github.com/pinbox/pinbox/runtime/remote"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+// ErrRemoteInPlace is for a store that is not on this machine.
+var ErrRemoteInPlace = errors.New("a store of a server or a registry cannot be used in place")
+
+// attachRemote fetches a store from a server or a registry, unless the node has it, and attaches it from the disk. What
+// was fetched stays only if the fetch was interrupted: the next attach of the same store continues.
+func attachRemote(
+	ctx context.Context, o Options, m stores.Manager, client *cri.Client, a stores.AttachOptions,
+) (attached stores.Attached, err error) {
+	if a.InPlace {
+		return attached, fmt.Errorf("%s: %w", a.Source, ErrRemoteInPlace)
+	}
+	in, err := stores.OpenIncoming(ctx, m)
+	if err != nil {
+		return attached, err
+	}
+	defer in.Close()
+	keys, err := signature.ReadKeysDir(m.Keys)
+	if err != nil {
+		return attached, fmt.Errorf("keys: %w", err)
+	}
+	how := remote.Options{
+		Keys: keys, Digest: a.Digest, Registry: registryClient(ctx, o, client), Done: a.Fetching, Note: a.Retrying,
+	}
+	found, err := remote.Find(ctx, a.Source, how)
+	if err != nil {
+		return attached, err
+	}
+	defer found.Close()
+	origin := a.Source
+	a.Source, a.Digest = "", found.Digest
+	lacks, err := stores.Lacks(ctx, m, found.Digest)
+	if err != nil {
+		return attached, fmt.Errorf("%s: %w", origin, err)
+	}
+	if lacks {
+		if a.Source, err = fetchStore(ctx, o, in, found, how); err != nil {
+			return attached, err
+		}
+		a.Take = true
+	}
+	if attached, err = o.attach(ctx, m, a); err != nil {
+		err = fmt.Errorf("%s: %w", origin, err)
+	}
+	if err == nil || !errors.Is(err, stores.ErrBusy) && ctx.Err() == nil {
+		err = errors.Join(err, in.Clear())
+	}
+	return attached, err
+}
+
+// fetchStore brings a store to the folder of incoming ones.
+func fetchStore(
+	ctx context.Context, o Options, in *stores.Incoming, s remote.Store, how remote.Options,
+) (string, error) {
+	dir, have, err := in.Folder(s.Digest, s.Name)
+	if err != nil {
+		return "", err
+	}
+	if err := o.fits(max(s.Size-have, 0)); err != nil {
+		return "", fmt.Errorf("%s: %w", s.Origin, errors.Join(err, in.Clear()))
+	}
+	file, err := s.Fetch(ctx, dir, how)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, fetch.ErrServer) {
+		err = errors.Join(err, in.Clear())
+	}
+	return file, err
+}
+
+// registryClient reads from registries as CRI-O does.
+func registryClient(ctx context.Context, o Options, client *cri.Client) registry.Client {
+	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // without it, the defaults
+	return registry.Client{
+		AuthFile: config.AuthFile, Insecure: o.insecure(ctx, client, config),
+		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
+	}
+}

@@ -1,0 +1,130 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/fetch"
+	"github.com/pinbox/pinbox/runtime/registry"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+// Why a store is not fetched.
+var (
+	ErrName    = errors.New("not the name of a store on a server or in a registry")
+	ErrPlain   = errors.New("HTTP without TLS says nothing about who has answered")
+	ErrTag     = errors.New("a tag may name another store tomorrow, and this node has no keys to check who made it")
+	ErrChanged = errors.New("what the server gives is not what was asked for")
+)
+
+// Options say where stores may come from, and how.
+type Options struct {
+	// Keys of the node: with any, a store needs a signature by one of them.
+	Keys signature.Keys
+	// Digest of the store; "" takes it from the sums, or from the manifest of the artifact.
+	Digest digest.Digest
+	// Registry reads artifacts.
+	Registry registry.Client
+	// Stall and Pause are those of fetch.Options.
+	Stall, Pause time.Duration
+	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
+	Done func(done, all int64)
+	Note func(error)
+}
+
+// Store is one that was found. The caller closes it.
+type Store struct {
+	// Origin is its URL, or that of the artifact; Name that of its file.
+	Origin, Name string
+	Digest       digest.Digest
+	Size         int64 // bytes
+	// signatures by their suffixes.
+	signatures map[string][]byte
+	// open opens the store behind its first bytes; nil requests Origin by HTTP.
+	open  func(ctx context.Context, from int64) (io.ReadCloser, error)
+	close func()
+}
+
+// Is reports whether a store is named that is not on this machine.
+func Is(source string) bool {
+	return slices.ContainsFunc([]string{"https://", "http://", layout.PushedScheme}, func(scheme string) bool {
+		return strings.HasPrefix(source, scheme)
+	})
+}
+
+// Find asks for everything but the store itself. A store that could not be attached for its signature is an error here,
+// before it is fetched.
+func Find(ctx context.Context, source string, o Options) (s Store, err error) {
+	if strings.HasPrefix(source, layout.PushedScheme) {
+		s, err = inRegistry(ctx, source, o)
+	} else {
+		s, err = onServer(ctx, source, o)
+	}
+	if err == nil {
+		err = s.checkSignatures(o.Keys)
+	}
+	if err != nil {
+		s.Close()
+		return Store{}, err
+	}
+	return s, nil
+}
+
+// Close ends the connections to a registry.
+func (s Store) Close() {
+	if s.close != nil {
+		s.close()
+	}
+}
+
+// checkSignatures finds out whether one of the keys can have made one of the signatures, whatever was signed.
+func (s Store) checkSignatures(keys signature.Keys) error {
+	if keys.IsEmpty() {
+		return nil
+	}
+	if len(s.signatures) == 0 {
+		return fmt.Errorf("%s: %w", s.Origin, stores.ErrUnsigned)
+	}
+	var problem error
+	for _, suffix := range slices.Sorted(maps.Keys(s.signatures)) {
+		if problem = keys.Examine(s.signatures[suffix]); problem == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %w: %w", s.Origin, stores.ErrSignature, problem)
+}
+
+// Fetch brings the store and its signatures to a folder, and returns the path of the store. What is there of an earlier
+// attempt is not fetched again. The file has the size and the digest of s.
+func (s Store) Fetch(ctx context.Context, dir string, o Options) (file string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	file = filepath.Join(dir, s.Name)
+	for suffix, text := range s.signatures {
+		if _, err := atomicfile.Write(file+suffix, text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	_, err = fetch.Store(ctx, fetch.Options{
+		URL: s.Origin, File: file, Size: s.Size, Digest: s.Digest, Open: s.open, Stall: o.Stall, Pause: o.Pause,
+		Done: o.Done, Note: o.Note,
+	})
+	if errors.Is(err, fetch.ErrDigest) {
+		err = fmt.Errorf("%s: %w: another digest than %s", s.Origin, ErrChanged, s.Digest)
+	}
+	return file, err
+}

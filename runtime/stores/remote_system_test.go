@@ -1,0 +1,238 @@
+package stores_test
+
+import (
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage"
+)
+
+// fileServer serves a folder by HTTPS. Its requests are recorded.
+func fileServer(t *testing.T, dir string) (url string, access *fixtures.Access) {
+	t.Helper()
+	access = &fixtures.Access{}
+	server := httptest.NewUnstartedServer(access.Wrap(http.FileServer(http.Dir(dir))))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of handlers that cut connections
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	certificate := filepath.Join(t.TempDir(), "server.crt")
+	write(t, certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	t.Setenv("SSL_CERT_FILE", certificate)
+	return server.URL, access
+}
+
+// pushDelta pushes a delta, and returns the name by which it is attached.
+func pushDelta(t *testing.T, delta, host, tag string) (name string) {
+	t.Helper()
+	pushed, err := artifact.Push(t.Context(), artifact.PushOptions{
+		Dir: delta, To: "oci://" + host + "/site/releases" + tag, Access: storage.Access{Insecure: []string{host}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pushed.Reference
+}
+
+// cutOnce answers the first request for a file with its first half, and then closes the connection, or stalls until
+// released.
+func cutOnce(file string, match func(*http.Request) bool, halfway func()) func(http.ResponseWriter, *http.Request) bool {
+	done := false
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if done || r.Method != http.MethodGet || !match(r) {
+			return false
+		}
+		done = true
+		content, err := os.ReadFile(file)
+		if err != nil {
+			panic(err)
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(content)))
+		_, _ = w.Write(content[:len(content)/2])
+		w.(http.Flusher).Flush()
+		halfway()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// count counts the requests for paths with this end that were answered with bytes.
+func count(requests []fixtures.Request, end string) (n int, statuses []int) {
+	for _, r := range requests {
+		if strings.HasSuffix(r.Path, end) && r.Bytes > 0 {
+			n, statuses = n+1, append(statuses, r.Status)
+		}
+	}
+	return n, statuses
+}
+
+// Thin deltas are attached from an HTTPS server, by their file and by their folder, and from a registry. A connection
+// that is cut is continued where it ended. What comes out are the stores of ordinary deltas, and nothing else is left.
+func TestAttachFromServers(t *testing.T) {
+	s, registry := newThinSystem(t, 4)
+	first, second, third := s.thin(1, s.full[0]), s.thin(2, s.full[1]), s.thin(3, s.full[2])
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.mustRun("firstboot")
+	releases := t.TempDir()
+	fixtures.Run(t, "cp", "-r", first, filepath.Join(releases, "1"))
+	fixtures.Run(t, "cp", "-r", second, filepath.Join(releases, "2"))
+	url, access := fileServer(t, releases)
+
+	isStore := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delta.thin") }
+	access.Fault(cutOnce(thinFile(first), isStore, func() {}))
+	s.mustRun("attach", url+"/1/delta.thin")
+	s.wantRelease(1)
+	s.wantStore(first)
+	if n, statuses := count(access.Take(), "/1/delta.thin"); n != 2 || statuses[1] != http.StatusPartialContent {
+		t.Errorf("got %d requests for the store, with %v, want two, the second for the rest", n, statuses)
+	}
+	if out := s.mustRun("attach", url+"/1/").Out; !strings.Contains(out, "nothing was copied") {
+		t.Errorf("got %s, want that nothing was done", out)
+	}
+	if n, _ := count(access.Take(), "/delta.thin"); n != 0 {
+		t.Errorf("got %d requests for a store that is attached, want none", n)
+	}
+	s.mustRun("attach", url+"/2/")
+	s.wantRelease(2)
+	s.wantStore(second)
+
+	host, pushed := fixtures.Distribution(t, "", "")
+	name := pushDelta(t, third, host, "")
+	sum := digestOf(t, thinFile(third))
+	pushed.Take()
+	pushed.Fault(cutOnce(thinFile(third), func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, sum) }, func() {}))
+	s.mustRun("attach", name)
+	s.wantRelease(3)
+	s.wantStore(third)
+	if n, statuses := count(pushed.Take(), sum); n != 2 || statuses[1] != http.StatusPartialContent {
+		t.Errorf("got %d requests for the store, with %v, want two, the second for the rest", n, statuses)
+	}
+	s.checkConsistency([]string{"attach"})
+}
+
+// What is not what was asked for, or not from whom it should be, is refused, and nothing of it is left.
+func TestRefusedStoresOfServers(t *testing.T) {
+	s, registry := newThinSystem(t, 2)
+	delta := s.thin(1, s.full[0])
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.mustRun("firstboot")
+	changed := changedCopy(t, delta)
+	url, _ := fileServer(t, filepath.Dir(changed))
+	host, access := fixtures.Distribution(t, "", "")
+	name, tag := pushDelta(t, delta, host, ""), pushTag(t, delta, host)
+	sum, before := digestOf(t, thinFile(delta)), s.pinboxFiles()
+	refuse := func(what string, code int, text string, args ...string) {
+		t.Helper()
+		s.wantExit(code, text, "attach", args...)
+		if after := s.pinboxFiles(); !slices.Equal(after, before) {
+			t.Errorf("%s: got the files %v, want %v", what, after, before)
+		}
+	}
+	refuse("a tag", 2, "a tag may name another store tomorrow", tag)
+	refuse("HTTP", 2, "HTTP without TLS", "http://"+host+"/delta.thin")
+	refuse("in place", 2, "cannot be used in place", name, "--in-place")
+	refuse("no room", 5, "are kept in reserve", name, "--reserve", "900Ti")
+	refuse("another digest", 4, "is not what was asked for", name, "--digest", "sha256:"+strings.Repeat("0", 64))
+	refuse("a changed file", 4, "is not what was asked for", url+"/changed/delta.thin")
+	refuse("no sums", 3, "the SHA-256 of the store is unknown", url+"/changed/pinbox.lock.json.not")
+	access.Fault(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, sum) {
+			return false
+		}
+		content, _ := os.ReadFile(thinFile(changed))
+		_, _ = w.Write(content)
+		return true
+	})
+	refuse("a changed blob", 4, "is not what was asked for", name)
+	access.Fault(nil)
+
+	other := copyStore(t, delta)
+	keys := filepath.Join(s.Root, "etc/pinbox/keys.d")
+	if err := os.MkdirAll(keys, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(keys, "site.asc"), string(sign(t, thinFile(other), true)))
+	refuse("no signature", 4, "the store has no signature", name)
+	sign(t, thinFile(delta), true)
+	refuse("another key", 4, "the signature of the store is not valid", pushDelta(t, delta, host, ""))
+	s.mustRun("attach", pushTag(t, other, host)) // the keys of the node make up for the digest
+	s.wantRelease(1)
+	s.checkConsistency([]string{"attach"})
+}
+
+// pushTag pushes a delta under a tag, and returns the name with the tag.
+func pushTag(t *testing.T, delta, host string) string {
+	t.Helper()
+	name := pushDelta(t, delta, host, ":2")
+	repository, _, _ := strings.Cut(name, "@")
+	return repository + ":2"
+}
+
+// changedCopy is a copy of a thin delta in which a byte differs.
+func changedCopy(t *testing.T, delta string) (folder string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "changed")
+	fixtures.Run(t, "cp", "-r", delta, folder)
+	content, err := os.ReadFile(thinFile(folder))
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[len(content)/2] ^= 1
+	write(t, thinFile(folder), string(content))
+	return folder
+}
+
+// An attach is killed in the middle of the fetch. The next one fetches the rest, and leaves nothing else.
+func TestKilledWhileAStoreIsFetched(t *testing.T) {
+	s, registry := newThinSystem(t, 2)
+	delta := s.thin(1, s.full[0])
+	if err := registry.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.mustRun("firstboot")
+	url, access := fileServer(t, filepath.Dir(delta))
+	source, killed := url+"/"+filepath.Base(delta)+"/delta.thin", make(chan bool)
+	isStore := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delta.thin") }
+	access.Fault(cutOnce(thinFile(delta), isStore, func() { <-killed }))
+	cmd := s.Pinbox("attach", source)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	part := filepath.Join(s.Root, "var/lib/pinbox/stores.d/incoming",
+		strings.TrimPrefix(digestOf(t, thinFile(delta)), "sha256:"), "delta.thin.part")
+	half := int64(len(fixtures.Run(t, "cat", thinFile(delta))) / 2)
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if fi, err := os.Stat(part); err == nil && fi.Size() >= half {
+			break
+		}
+		if time.Now().After(end) {
+			t.Error("got no half of the store within a minute")
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	close(killed)
+	access.Take()
+	s.mustRun("attach", source)
+	if n, statuses := count(access.Take(), "/delta.thin"); n != 1 || statuses[0] != http.StatusPartialContent {
+		t.Errorf("got %d requests for the store, with %v, want one for the rest", n, statuses)
+	}
+	s.wantRelease(1)
+	s.wantStore(delta)
+	s.checkConsistency([]string{"attach"})
+}
