@@ -23,7 +23,7 @@ func reportCommand() *cobra.Command {
 	var file, key string
 	cmd := &cobra.Command{
 		Use:   "report -o FILE",
-		Short: "Write the status into a file that `pinbox fleet status` reads",
+		Short: "Write the status into a file that `pinbox fleet status` and `pinbox delta` read",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
@@ -39,6 +39,9 @@ func reportCommand() *cobra.Command {
 			}
 			r := fleet.NewReport(status)
 			o := fleet.NewObject(strings.ToLower(status.Node), "", &r)
+			if o.Content, err = node.Contents(f.Options); err != nil { // a report of the others is better than none
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: the report does not list the layers of all stores: %v\n", err)
+			}
 			if err := o.Write(file, signer); err != nil {
 				return err
 			}

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -21,8 +24,12 @@ func (o Object) Write(file string, by signature.Signer) error {
 		return err
 	}
 	content = append(content, '\n')
-	if len(content) > MaxObjectBytes {
-		return fmt.Errorf("report: %d bytes, more than %d", len(content), MaxObjectBytes)
+	limit := MaxObjectBytes
+	if len(o.Content) > 0 { // no API takes it
+		limit = maxListBytes
+	}
+	if len(content) > limit {
+		return fmt.Errorf("report: %d bytes, more than %d", len(content), limit)
 	}
 	if !by.IsZero() { // first: a report without its signature would be refused
 		sum, err := by.Sign(bytes.NewReader(content))
@@ -97,6 +104,31 @@ func readFile(file string, keys signature.Keys) ([]Object, error) {
 		}
 	}
 	return Decode(bytes.NewReader(content))
+}
+
+// IsReports reports whether a path is a file of reports, or a folder that has no appliance and files *.json of which
+// the first is one of reports. An appliance or a lock has no apiVersion.
+func IsReports(path string) bool {
+	if entries, err := os.ReadDir(path); err == nil {
+		if _, err := os.Stat(filepath.Join(path, layout.SumsFile)); err == nil {
+			return false
+		}
+		i := slices.IndexFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), ".json") })
+		if i < 0 {
+			return false
+		}
+		path = filepath.Join(path, entries[i].Name())
+	}
+	if fi, err := os.Stat(path); err != nil || !fi.Mode().IsRegular() { // opening a pipe would block
+		return false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	start, _ := io.ReadAll(io.LimitReader(f, 64))
+	return strings.HasPrefix(strings.TrimSpace(string(start)), "{") && bytes.Contains(start, []byte(`"apiVersion"`))
 }
 
 // Nodes are those of which there are objects; the newest of each counts.

@@ -10,8 +10,10 @@ import (
 	"testing"
 
 	"aead.dev/minisign"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -129,4 +131,54 @@ func FuzzDecode(f *testing.F) {
 			t.Errorf("got %d ready of %d", s.Ready, s.Nodes)
 		}
 	})
+}
+
+// Reports are told from what else `pinbox delta --from` takes: appliances, locks and media.
+func TestIsReports(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	for _, folder := range []string{"reports", "appliance", "empty"} {
+		if err := os.Mkdir(path(folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := fleet.NewObject("a", "", ready(nil))
+	o.Content = []pinset.StoreContent{{
+		Base: pinset.Base{Lock: digest.FromString("l")}, Platform: "linux/amd64", Wish: digest.FromString("w"),
+	}}
+	if err := o.Write(path("reports/a.json"), signature.Signer{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fleet.Read([]string{path("reports")}, signature.Keys{}); err != nil || len(got) != 1 || len(got[0].Content) != 1 {
+		t.Errorf("got %+v, %v, want the content of a store", got, err)
+	}
+	write(t, path("reports/SHA256SUMS.txt"), "")
+	write(t, path("list.json"), `{"apiVersion":"v1","kind":"List","items":[]}`)
+	write(t, path("pinbox.lock.json"), `{"version":1,"platform":"linux/amd64"}`)
+	write(t, path("appliance/pinbox.lock.json"), `{"version":1}`)
+	write(t, path("appliance/delta.json"), `{"apiVersion":1}`)
+	write(t, path("appliance/SHA256SUMS"), "")
+	write(t, path("store.iso"), "\x00")
+	for name, want := range map[string]bool{
+		"reports": true, "reports/a.json": true, "list.json": true, "appliance": false, "pinbox.lock.json": false,
+		"store.iso": false, "empty": false, "none": false,
+	} {
+		if got := fleet.IsReports(path(name)); got != want {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+	for what, change := range map[string]func(*pinset.StoreContent){
+		"a layer":    func(s *pinset.StoreContent) { s.Layers = []pinset.StoredLayer{{ID: "../x"}} },
+		"a platform": func(s *pinset.StoreContent) { s.Platform = "\x1b" },
+	} {
+		bad := o
+		bad.Content = []pinset.StoreContent{o.Content[0]}
+		change(&bad.Content[0])
+		if err := bad.Write(path("list.json"), signature.Signer{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fleet.Read([]string{path("list.json")}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) {
+			t.Errorf("%s: got %v, want %v", what, err, fleet.ErrNotReport)
+		}
+	}
 }

@@ -24,6 +24,8 @@ type Object struct {
 	Kind       string   `json:"kind"`
 	Metadata   Metadata `json:"metadata"`
 	Status     *Report  `json:"status,omitempty"`
+	// Content is what the mounted stores of the node have, for `pinbox delta`. Only files have it.
+	Content []pinset.StoreContent `json:"content,omitempty"`
 }
 
 // Metadata of an object, as far as it is used.
@@ -95,6 +97,9 @@ func (o Object) check() error {
 	}
 	if r := o.Status; r != nil && (r.BytesToGo < 0 || r.Images.Total < 0 || r.Images.Pinned < 0) {
 		return fmt.Errorf("%s: negative numbers", o.Metadata.Name)
+	}
+	if err := pinset.CheckContents(o.Content); err != nil {
+		return fmt.Errorf("%s: %w", o.Metadata.Name, err)
 	}
 	return nil
 }

@@ -29,6 +29,16 @@ func Stores(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	return o.complete().reconcileStores(ctx)
 }
 
+// Contents returns what the mounted stores have, for those who make deltas for the node. The error names stores that
+// cannot be read; the others are there.
+func Contents(o Options) ([]pinset.StoreContent, error) {
+	m, err := o.complete().manager()
+	if err != nil {
+		return nil, err
+	}
+	return stores.Contents(m)
+}
+
 // manager returns the manager of the attached stores.
 func (o Options) manager() (stores.Manager, error) {
 	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
