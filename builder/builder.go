@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
@@ -53,6 +54,8 @@ type Options struct {
 
 	// brief means that no more than the lock is wanted.
 	brief bool
+	// siteBases are the bases of a delta for sites, in place of From.
+	siteBases []base.Base
 }
 
 func (o *Options) validate() error {

@@ -99,7 +99,7 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	if len(o.From) == 0 {
+	if len(o.From) == 0 && o.siteBases == nil {
 		return nil, ErrNoBase
 	}
 	s := &o.Appliance.Spec
@@ -132,6 +132,9 @@ func (o *Options) validateDelta() (warnings []string, err error) {
 
 // readBases reads the bases. It warns if nodes that have one of them take the delta only with --force.
 func (o Options) readBases() (bases []base.Base, warnings []string, err error) {
+	if o.siteBases != nil {
+		return o.siteBases, nil, nil
+	}
 	bases, err = base.Read(o.From, o.Appliance.Spec.Platform)
 	next := o.Appliance.Metadata.ID()
 	for _, b := range bases {

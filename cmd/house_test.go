@@ -114,7 +114,7 @@ var rooms = map[string][]string{
 	},
 	"builder": {
 		"builder",
-		"builder/firstboot builder/lint builder/resolve builder/sbom builder/usage builder/verify",
+		"builder/firstboot builder/lint builder/resolve builder/sbom builder/sites builder/usage builder/verify",
 		"builder/openshift",
 		"builder/base builder/spec",
 		"builder/format builder/source",

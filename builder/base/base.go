@@ -33,6 +33,8 @@ type Base struct {
 	pinset.Base
 	// Locked is the content of its lock.
 	Locked pinset.Lock
+	// Held are layers by their IDs, of a node whose stores are the base: see OfNode.
+	Held map[string]compose.LayerInfo
 }
 
 // Read reads bases from folders, ISOs, mount points of stores, and locks. All of them must be for the platform.
@@ -179,6 +181,7 @@ func (b Base) Layers() map[string]compose.LayerInfo {
 			all[p.ID] = compose.LayerInfo{ID: p.ID, Size: p.UnpackedSize, Inodes: p.Inodes, RootAttributes: p.RootAttributes}
 		}
 	}
+	maps.Copy(all, b.Held)
 	return all
 }
 

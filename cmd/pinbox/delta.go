@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/cmd/cli"
 )
 
@@ -11,6 +10,7 @@ func deltaCommand() *cobra.Command {
 	var in inputFlags
 	var cache cacheFlags
 	var sign signFlags
+	var site siteFlags
 	var from []string
 	var thin bool
 	var out string
@@ -20,7 +20,8 @@ func deltaCommand() *cobra.Command {
 		Example: `  pinbox delta --from old/ -c appliance.yaml -o delta/
   pinbox delta --from old.iso --from older/pinbox.lock.json --set worker.yaml -o delta/
   pinbox delta --from old/ -c appliance.yaml --node-binary pinbox-node-arm64 -o delta/
-  pinbox delta --from old/ -c appliance.yaml -o delta/ --thin`,
+  pinbox delta --from old/ -c appliance.yaml -o delta/ --thin
+  pinbox delta --from reports/ -c appliance.yaml -o deltas/ --max-deltas 3`,
 		Args: inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
@@ -39,15 +40,17 @@ func deltaCommand() *cobra.Command {
 			}
 			progress := cli.NewProgress(cmd, in.output)
 			opts.Hooks = hooks(progress)
-			result, err := builder.Delta(cmd.Context(), opts)
+			show, err := site.build(cmd.Context(), opts)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			return printDelta(cmd, in.output, result)
+			return show(cmd, in.output)
 		},
 	}
 	addFrom(cmd.Flags(), &from)
+	cmd.Flags().Lookup("from").Usage += "; or a folder of reports of pinbox-node, to make the fewest deltas that serve all"
+	site.add(cmd.Flags())
 	cmd.Flags().BoolVar(&thin, "thin", false, "write what has changed in the files of the layers, from which nodes "+
 		"make the store; --from then needs stores, and not locks")
 	cli.Under("Inputs", cmd.Flags())

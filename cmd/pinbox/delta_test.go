@@ -280,3 +280,42 @@ func runProgram(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	}
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
+
+// What does not go with reports is refused before anything is fetched, and so is a report without a signature.
+func TestDeltaOfReportsIsRefused(t *testing.T) {
+	reports := t.TempDir()
+	report := `{"apiVersion":"pinbox.dev/v1alpha1","kind":"NodeImageStatus","metadata":{"name":"a"}}`
+	if err := os.WriteFile(filepath.Join(reports, "a.json"), []byte(report), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	empty := write(t, "list.json", []byte(`{"apiVersion":"v1","kind":"List","items":[]}`))
+	lock := write(t, "lock.json", []byte(`{"version":1}`))
+	key := write(t, "key.pub", []byte("untrusted comment: minisign public key\n"+
+		"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n"))
+	for args, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"--from " + lock + " --max-deltas 2":        {cli.ExitUsage, "go with --from and a folder of reports"},
+		"--from " + lock + " --key " + key:          {cli.ExitUsage, "go with --from and a folder of reports"},
+		"--from " + lock + " --from " + reports:     {cli.ExitUsage, "name either"},
+		"--from " + reports + " --max-deltas -1":    {cli.ExitUsage, "it is a number of deltas"},
+		"--from " + reports + " --thin":             {cli.ExitUsage, "a thin delta needs the contents"},
+		"--from " + empty:                           {cli.ExitInput, "no nodes"},
+		"--from " + reports + " --key " + key:       {cli.ExitDamaged, "sign"},
+		"--from " + reports + "/none --from " + key: {cli.ExitInput, "no such file"},
+	} {
+		t.Run(args, func(t *testing.T) {
+			out := filepath.Join(t.TempDir(), "out")
+			set := write(t, "set.yaml", sample.Set("worker", "quay.invalid/a/b@sha256:"+strings.Repeat("0", 64)))
+			code, stdout, stderr := pinbox(t.Context(), append([]string{"delta", "--set", set, "-o", out},
+				strings.Fields(args)...)...)
+			if code != c.code || !strings.Contains(stderr, c.want) {
+				t.Errorf("got exit code %d, want %d and %q\n%s%s", code, c.code, c.want, stdout, stderr)
+			}
+			if _, err := os.Lstat(out); err == nil {
+				t.Error("got an output folder, want none")
+			}
+		})
+	}
+}
