@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -43,6 +44,7 @@ type waveFlags struct {
 	waves      []string
 	success    string
 	window     string
+	deadline   time.Duration
 	maxPulling int
 }
 
@@ -56,6 +58,8 @@ func (f *waveFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxPulling, "max-pulling", 0, "`NUMBER` of nodes that may pull at once (default: no limit)")
 	flags.StringVar(&f.window, "window", "",
 		"`TIME` of the day in UTC in which nodes are released, as 22:00-05:00 (default: all day)")
+	flags.DurationVar(&f.deadline, "deadline", 0, "`TIME` after its release in which a node must be ready, or else it "+
+		"fails (default: any, if it has begun in the --stale of the controller)")
 }
 
 // spec reads the flags.
@@ -65,6 +69,9 @@ func (f *waveFlags) spec() (s rollout.Spec, err error) {
 		return s, cli.Usagef("--success %q: it is a percentage, as 95%%", f.success)
 	}
 	s.MaxPulling, s.Window = f.maxPulling, f.window
+	if f.deadline != 0 {
+		s.Deadline = f.deadline.String()
+	}
 	for _, text := range f.waves {
 		wave, err := rollout.ParseWave(text)
 		if err != nil {

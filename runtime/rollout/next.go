@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -15,7 +16,7 @@ const maxReason = 512
 
 // Next is the status that follows from what the nodes have reported: the present one, if nothing is to be changed.
 // Nothing is kept besides the status, so it does not matter who decides, and when. A node that has not reported for the
-// time stale fails.
+// time stale fails, and so does one that still has not taken what it was released for when it reports after that time.
 func (r Rollout) Next(sets []Target, nodes []fleet.Node, stale time.Duration, now time.Time) Status {
 	s := r.Status
 	if r.Settled(sets) {
@@ -122,6 +123,7 @@ func (w *waves) release(limit int) {
 	}
 	w.Nodes.Released += more
 	w.Nodes.Pulling += more
+	w.ReleasedAt = w.query.Now.UTC().Truncate(time.Second)
 	w.Released = w.members[w.Nodes.Released-1].Place
 }
 
@@ -136,9 +138,12 @@ func (w *waves) count() {
 		switch reason, text := w.problem(n); {
 		case reason == "":
 			w.Nodes.Ready++
-		case w.goesOn(n, reason):
+		case w.goesOn(n, reason) && w.late(n, reason) == 0:
 			w.Nodes.Pulling++
 		default:
+			if late := w.late(n, reason); late > 0 && w.goesOn(n, reason) {
+				text = strings.TrimPrefix(fmt.Sprintf("%s, %s after its release", text, late.Truncate(time.Second)), ", ")
+			}
 			if w.Nodes.Failing == 0 {
 				w.failing = fmt.Sprintf("%s: %s", n.Name, reason)
 				if text != "" {
@@ -188,4 +193,26 @@ func (w *waves) goesOn(n fleet.Node, reason string) bool {
 		return w.query.Now.Sub(n.Created) < w.query.Stale
 	}
 	return false
+}
+
+// late is how long after its release a node has reported that it is still at work, if that is longer than it may be; else
+// 0. When it was released is not known, but when the last node was.
+func (w *waves) late(n fleet.Node, reason string) time.Duration {
+	limit, _ := w.deadline() // advance has checked it
+	if limit == 0 && (reason == fleet.Outdated || reason == fleet.HeldBack) {
+		limit = w.query.Stale
+	}
+	if limit == 0 || n.Report == nil {
+		return 0
+	}
+	since := w.ReleasedAt
+	for _, t := range []time.Time{w.Started, n.Created} {
+		if t.After(since) {
+			since = t
+		}
+	}
+	if took := n.Report.Time.Sub(since); took > limit {
+		return took
+	}
+	return 0
 }

@@ -20,7 +20,7 @@ var (
 	set = []rollout.Target{{Name: "worker", UID: "u", Generation: 5}}
 )
 
-// nodes are made of a letter each, in the order of their places: ready, outdated, pulling, failing, failing and pulling
+// nodes are made of a letter each, in the order of their places: ready, outdated, held back, pulling, failing, failing and pulling
 // again, Silent, never reported, never reported though it joined long ago, joined (no first sync), managed by the
 // operator, and "-" for a node without the set.
 func nodes(t *testing.T, letters string) (all []fleet.Node) {
@@ -44,6 +44,8 @@ func nodes(t *testing.T, letters string) (all []fleet.Node) {
 		case 'r':
 		case 'o':
 			set.DesiredGeneration, set.CurrentGeneration = 4, 4
+		case 'h':
+			set.DesiredGeneration, set.CurrentGeneration, n.Held = 4, 4, map[string]string{"worker": "waits"}
 		case 'p':
 			n.Report.Ready, set.Pinned, n.Report.Conditions = false, 0, progressing
 		case 'f':
@@ -150,6 +152,85 @@ var decisions = map[string]struct {
 	"no waves":                      {rollout.Spec{}, "", "oo", rollout.Status{}, 0, 0, rollout.Paused, "the last one must have the limit"},
 	"all are ready when it begins":  {rollout.Spec{}, three, "rrrrrrrrrr", rollout.Status{}, 1, 0, rollout.Progressing, "wave canary: 1 of 1"},
 	"all waves when all have it":    {rollout.Spec{}, "1 2 3 rest", "rrr", status(3, 0), all, 3, rollout.Complete, "3 of 3"},
+}
+
+// A node that is released and never moves fails when it still reports so after a deadline, and the rollout goes on
+// without it or pauses: it must not hold a place of those that may pull for ever.
+func TestNodesThatNeverMove(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec     rollout.Spec
+		nodes    string
+		released time.Duration // ago
+		reported time.Duration // after the release, by the first node
+		want     rollout.Counts
+		state    rollout.State
+		reason   string
+	}{
+		"a moment ago": {rollout.Spec{}, "oo", time.Hour, time.Hour, rollout.Counts{Pulling: 1}, rollout.Progressing, "and 0 are"},
+		"not taken after the time of stale": {
+			rollout.Spec{}, "oo", 3 * time.Hour, 3 * time.Hour, rollout.Counts{Failing: 1}, rollout.Paused,
+			failing("has not the last generation yet: set worker: generation 4 of 5, 3h0m0s after its release"),
+		},
+		"not heard of since":         {rollout.Spec{}, "oo", 3 * time.Hour, 90 * time.Minute, rollout.Counts{Pulling: 1}, rollout.Progressing, ""},
+		"held back, which is no end": {rollout.Spec{}, "ho", 3 * time.Hour, 3 * time.Hour, rollout.Counts{Failing: 1}, rollout.Paused, "held back"},
+		"pulls, without a deadline":  {rollout.Spec{}, "po", 99 * time.Hour, 99 * time.Hour, rollout.Counts{Pulling: 1}, rollout.Progressing, "and 0 are"},
+		"pulls after the deadline": {
+			rollout.Spec{Deadline: "6h"}, "po", 7 * time.Hour, 7 * time.Hour, rollout.Counts{Failing: 1}, rollout.Paused,
+			failing("pulling: 7h0m0s after its release"),
+		},
+		"pulls before the deadline": {rollout.Spec{Deadline: "6h"}, "po", 5 * time.Hour, 5 * time.Hour, rollout.Counts{Pulling: 1}, rollout.Progressing, ""},
+		"has not begun before the deadline": {
+			rollout.Spec{Deadline: "6h"}, "oo", 3 * time.Hour, 3 * time.Hour, rollout.Counts{Pulling: 1}, rollout.Progressing, "",
+		},
+		"ready after the deadline": {rollout.Spec{Deadline: "6h"}, "ro", 9 * time.Hour, 9 * time.Hour, rollout.Counts{Ready: 1, Pulling: 1}, rollout.Progressing, "wave rest: 2 of 2"},
+		"others may take its place": {
+			rollout.Spec{MaxPulling: 1, Success: 50}, "oo", 3 * time.Hour, 3 * time.Hour, rollout.Counts{Failing: 1, Pulling: 1},
+			rollout.Progressing, "2 of 2 nodes are released",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rollout.Rollout{Spec: c.spec, Status: status(1, 0)}
+			r.Spec.Waves = waves(t, "1 rest")
+			if c.spec.MaxPulling > 0 {
+				r.Spec.Waves = waves(t, "rest")
+			}
+			r.Status.Started, r.Status.ReleasedAt = now.Add(-200*time.Hour), now.Add(-c.released)
+			all := nodes(t, c.nodes)
+			for i := range all {
+				all[i].Created = now.Add(-1000 * time.Hour)
+			}
+			all[1].Report.Time = r.Status.ReleasedAt.Add(c.reported)
+			got := r.Next(set, all, stale, now)
+			n := got.Nodes
+			if n.Ready != c.want.Ready || n.Pulling != c.want.Pulling || n.Failing != c.want.Failing {
+				t.Errorf("got %+v, want %+v", n, c.want)
+			}
+			if got.State != c.state || !strings.Contains(got.Reason, c.reason) {
+				t.Errorf("got %s, %q, want %s, %q", got.State, got.Reason, c.state, c.reason)
+			}
+		})
+	}
+}
+
+// The deadline begins when nodes were released last, or when a node has joined after that.
+func TestWhenNodesWereReleased(t *testing.T) {
+	r := rollout.Rollout{Spec: rollout.Spec{Waves: waves(t, "1 rest")}}
+	r.Status = r.Next(set, nodes(t, "oo"), stale, now)
+	if !r.Status.ReleasedAt.Equal(now) {
+		t.Errorf("got %v, want %v", r.Status.ReleasedAt, now)
+	}
+	later := now.Add(time.Hour)
+	if got := r.Next(set, nodes(t, "oo"), stale, later); !got.ReleasedAt.Equal(now) {
+		t.Errorf("nobody more was released: got %v, want %v", got.ReleasedAt, now)
+	}
+	if got := r.Next(set, nodes(t, "ro"), stale, later); !got.ReleasedAt.Equal(later) {
+		t.Errorf("another one was released: got %v, want %v", got.ReleasedAt, later)
+	}
+	joined := nodes(t, "oo")
+	joined[1].Created, joined[1].Report.Time = now.Add(4*time.Hour), now.Add(5*time.Hour)
+	if got := r.Next(set, joined, stale, now.Add(5*time.Hour)); got.Nodes.Pulling != 1 {
+		t.Errorf("it joined an hour ago: got %+v, want that it may go on", got.Nodes)
+	}
 }
 
 func TestNext(t *testing.T) {
@@ -296,6 +377,9 @@ func TestCheckOfWaves(t *testing.T) {
 		"a name twice":   {rollout.Spec{Waves: waves(t, "a=1 a=2 rest")}, false},
 		"success":        {rollout.Spec{Waves: waves(t, "rest"), Success: 101}, false},
 		"max pulling":    {rollout.Spec{Waves: waves(t, "rest"), MaxPulling: -1}, false},
+		"deadline":       {rollout.Spec{Waves: waves(t, "rest"), Deadline: "1h30m0s"}, true},
+		"no deadline":    {rollout.Spec{Waves: waves(t, "rest"), Deadline: "-1h"}, false},
+		"days":           {rollout.Spec{Waves: waves(t, "rest"), Deadline: "1d"}, false},
 		"a broken limit": {rollout.Spec{Waves: []rollout.Wave{{"a", "x"}, {"rest", "rest"}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

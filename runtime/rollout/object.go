@@ -54,6 +54,9 @@ type Spec struct {
 	MaxPulling int `json:"maxPulling,omitempty"`
 	// Window is the time of the day in UTC in which nodes are released, as 22:00-05:00; "" is all day.
 	Window string `json:"window,omitempty"`
+	// Deadline is how long after its release a node may take until it is ready, as 6h; later it fails. With "", one that
+	// has taken nothing fails after the time in which nodes must report, and one that pulls may take any time.
+	Deadline string `json:"deadline,omitempty"`
 	// Paused means that no more nodes are released.
 	Paused bool `json:"paused,omitempty"`
 }
@@ -87,6 +90,8 @@ type Status struct {
 	Reason string `json:"reason"`
 	// Started is when one of the sets has changed last.
 	Started time.Time `json:"started"`
+	// ReleasedAt is when nodes were released last; zero if none was.
+	ReleasedAt time.Time `json:"releasedAt,omitzero"`
 	// Sets are released in these generations, to the nodes up to the place Released.
 	Sets     []Target `json:"sets"`
 	Released int64    `json:"released"`
@@ -157,6 +162,9 @@ func (s Spec) Check() error {
 	if _, err := s.open(time.Time{}); err != nil {
 		return err
 	}
+	if _, err := s.deadline(); err != nil {
+		return err
+	}
 	if n := len(s.Waves); n == 0 || s.Waves[n-1].Limit != Rest {
 		return fmt.Errorf("%w: the last one must have the limit %q", ErrSpec, Rest)
 	}
@@ -188,6 +196,18 @@ func (s Spec) open(at time.Time) (bool, error) {
 		return from <= now && now < to, nil
 	}
 	return from <= now || now < to, nil
+}
+
+// deadline is the time that a node may take; 0 if there is no deadline.
+func (s Spec) deadline() (time.Duration, error) {
+	if s.Deadline == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s.Deadline)
+	if err != nil || d <= 0 {
+		return 0, fmt.Errorf("%w: deadline %q: it is a time above 0, as 6h or 90m", ErrSpec, s.Deadline)
+	}
+	return d, nil
 }
 
 // nodes is how many of all nodes have the change at the end of the wave: at least one, and at most all.
