@@ -42,7 +42,8 @@ func notReady(s fleet.Summary) page.Section {
 	p := page.Section{
 		ID: "not-ready", Title: "Nodes that are not ready",
 		Columns: []page.Column{
-			page.Text("node"), page.Text("reason"), page.Text("since"), page.Number("to go"), page.Text("done"), page.Text("why"),
+			page.Text("node"), page.Text("reason"), page.Text("since"), page.Number("to go"), page.Text("done"),
+			page.Text("why"),
 		},
 	}
 	for _, reason := range s.NotReady {

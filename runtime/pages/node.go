@@ -76,7 +76,9 @@ var states = map[runtime.State]page.State{
 func missing(s runtime.Status) page.Section {
 	p := page.Section{
 		ID: "missing", Title: "Images that are missing, or not pinned",
-		Columns: []page.Column{page.Text("image"), page.Text("state"), page.Number("to fetch"), page.Text("why"), page.Text("sets")},
+		Columns: []page.Column{
+			page.Text("image"), page.Text("state"), page.Number("to fetch"), page.Text("why"), page.Text("sets"),
+		},
 	}
 	for _, img := range s.Images {
 		if img.State == runtime.Pinned {
@@ -114,7 +116,9 @@ func image(pin string) page.Cell {
 func sets(s runtime.Status) page.Section {
 	p := page.Section{
 		ID: "sets", Title: "Sets",
-		Columns: []page.Column{page.Text("set"), page.Text("pinned"), page.Number("missing"), page.Text("generation"), page.Text("what failed")},
+		Columns: []page.Column{
+			page.Text("set"), page.Text("pinned"), page.Number("missing"), page.Text("generation"), page.Text("what failed"),
+		},
 	}
 	for _, set := range s.Sets {
 		state := page.Bad
@@ -144,7 +148,9 @@ func part(some, all int, of string, state page.State) page.Cell {
 func conditions(s runtime.Status) page.Section {
 	p := page.Section{
 		ID: "conditions", Title: "Conditions",
-		Columns: []page.Column{page.Text("condition"), page.Text("status"), page.Text("since"), page.Text("reason"), page.Text("message")},
+		Columns: []page.Column{
+			page.Text("condition"), page.Text("status"), page.Text("since"), page.Text("reason"), page.Text("message"),
+		},
 	}
 	for _, c := range s.Conditions {
 		state := page.State("")

@@ -69,9 +69,9 @@ func space(s runtime.Status) page.Section {
 		Columns: []page.Column{page.Text("file system of"), page.Text("used"), page.Number("free")},
 	}
 	for _, fs := range s.Space {
+		used := bytesize.Format(fs.Bytes-fs.Free) + " of " + bytesize.Format(fs.Bytes)
 		p.Rows = append(p.Rows, []page.Cell{
-			{Text: fs.Path}, {Text: bytesize.Format(fs.Bytes-fs.Free) + " of " + bytesize.Format(fs.Bytes), Part: fs.Bytes - fs.Free, Of: fs.Bytes},
-			{Text: bytesize.Format(fs.Free)},
+			{Text: fs.Path}, {Text: used, Part: fs.Bytes - fs.Free, Of: fs.Bytes}, {Text: bytesize.Format(fs.Free)},
 		})
 	}
 	return p
