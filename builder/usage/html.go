@@ -60,7 +60,7 @@ func (r Report) HTML(w io.Writer, version string) error {
 	hidden := files("hidden", "Files that no container sees", r.Hidden)
 	hidden.Text = "A layer above has another file at the same path, or removes it. All of them take " +
 		bytesize.Format(r.HiddenStored) + "."
-	p.Sections = append(p.Sections, r.images(), page.Section{
+	p.Sections = append(p.Sections, r.against(), r.images(), page.Section{
 		ID: "bases", Title: "Which images share which layers", HTML: template.HTML(bases.String()),
 	}, files("largest", "Largest files", r.Largest), hidden)
 	return p.Write(w)
@@ -77,9 +77,10 @@ func (r Report) images() page.Section {
 		Note: "Equal contents stand in the store once, and count for the first layer that has them.",
 	}
 	for _, img := range r.Images {
-		name, digest, _ := strings.Cut(img.Pin, "@")
+		name := pinCell(img.Pin)
+		name.More = img.Tags
 		s.Rows = append(s.Rows, []page.Cell{
-			{Text: name, Code: digest, More: img.Tags}, {Text: strconv.Itoa(len(img.Layers))},
+			name, {Text: strconv.Itoa(len(img.Layers))},
 			{Text: bytesize.Format(img.Blobs)}, {Text: bytesize.Format(img.Stored)}, {Text: bytesize.Format(img.Saving)},
 		})
 	}

@@ -73,7 +73,7 @@ type owner struct {
 func newCount(lock pinset.Lock) *count {
 	c := &count{report: Report{ReleaseID: lock.ReleaseID, Platform: lock.Platform, Artifacts: lock.Artifacts}}
 	c.owners = map[uint64]owner{}
-	c.report.tree = &Folder{Name: lock.Name}
+	c.report.tree, c.report.lock = &Folder{Name: lock.Name}, lock
 	numbers := map[string]int{}
 	for n, img := range lock.Images {
 		i := Image{Pin: img.Pin, Tags: img.Tags, From: img.From}

@@ -29,7 +29,11 @@ type Report struct {
 	// Artifacts are the OCI artifacts of the store.
 	Artifacts []pinset.LockedArtifact `json:"artifacts,omitempty"`
 
+	// Against is how it differs from an older one; nil if it was compared with none.
+	Against *Comparison `json:"against,omitempty"`
+
 	tree *Folder
+	lock pinset.Lock
 }
 
 // Image is an image of the store.

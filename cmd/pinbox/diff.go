@@ -56,6 +56,14 @@ func printDifference(cmd *cobra.Command, output cli.Output, names names, d diffe
 		return output.Encode(cmd.OutOrStdout(), d)
 	}
 	w := cmd.OutOrStdout()
+	if err := listDifference(w, names, d.Difference); err != nil || d.Thin == nil {
+		return err
+	}
+	return printRecipes(w, names, *d.Thin)
+}
+
+// listDifference lists what differs, for people.
+func listDifference(w io.Writer, names names, d pinset.Difference) error {
 	table := cli.Table(w)
 	for _, c := range d.Changed {
 		fmt.Fprintf(table, "changed\t%s\t%s → %s\t(+%s, %d of %s)\n", names.name(c.Name), names.digest(c.Old),
@@ -76,9 +84,6 @@ func printDifference(cmd *cobra.Command, output cli.Output, names names, d diffe
 	_, err := fmt.Fprintf(w, "images: %d changed, %d added, %d removed, %d unchanged\nlayers: %s added, %s removed, "+
 		"%s unchanged\n", len(d.Changed), len(d.Added), len(d.Removed), len(d.Unchanged),
 		volume(d.LayersAdded), volume(d.LayersRemoved), volume(d.LayersUnchanged))
-	if err == nil && d.Thin != nil {
-		err = printRecipes(w, names, *d.Thin)
-	}
 	return err
 }
 

@@ -17,6 +17,7 @@ func inspectCommand() *cobra.Command {
 	var output cli.Output
 	var names names
 	var page cli.Page
+	var old string
 	cmd := &cobra.Command{
 		Use:   "inspect {out/ | appliance.iso | delta.iso | pinbox.lock.json}",
 		Short: "Show what fills a store: images, files, what images share, and what each would save",
@@ -25,6 +26,13 @@ func inspectCommand() *cobra.Command {
 			report, err := usage.Read(cmd.Context(), args[0])
 			if err != nil {
 				return err
+			}
+			if old != "" {
+				before, err := usage.Read(cmd.Context(), old)
+				if err != nil {
+					return err
+				}
+				report = report.Since(before)
 			}
 			recipes, err := artifact.ReadRecipes(args[0])
 			if err != nil {
@@ -36,6 +44,9 @@ func inspectCommand() *cobra.Command {
 			return printUsage(cmd.OutOrStdout(), output, names, inspected{report, recipes})
 		},
 	}
+	cmd.Flags().StringVar(&old, "against", "", "also compare with an older `PATH`: a folder, an ISO, a medium or a lock")
+	cli.Files(cmd.Flags(), "against", "iso", "json")
+	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
 	names.add(cmd.Flags())
 	page.Add(cmd.Flags(), "`FILE` to write a page to, with a treemap, in place of the table")
@@ -53,6 +64,11 @@ type inspected struct {
 func printUsage(out io.Writer, output cli.Output, names names, r inspected) error {
 	if !output.Text() {
 		return output.Encode(out, r)
+	}
+	if r.Against != nil {
+		if err := listDifference(out, names, r.Against.Difference); err != nil {
+			return err
+		}
 	}
 	if r.Thin != nil {
 		return printRecipes(out, names, *r.Thin)
