@@ -233,15 +233,16 @@ func NewCommon(bases []Base, images []pinset.LockedImage) Common {
 		return cmp.Or(strings.Compare(string(a.Store), string(b.Store)), strings.Compare(string(a.Lock), string(b.Lock)))
 	})
 	c.Delta.Bases = slices.Compact(c.Delta.Bases)
+	needed := map[string]bool{}
 	for _, img := range images {
 		for _, p := range Chain(img) {
-			if _, ok := c.layers[p.ID]; ok {
-				c.Delta.Needs = append(c.Delta.Needs, pinset.Need{Layer: p.ID, Link: layout.LinkName(p.ID)})
+			if known, ok := c.layers[p.ID]; ok && !needed[p.ID] {
+				needed[known.ID] = true // the text that layers has, too
+				c.Delta.Needs = append(c.Delta.Needs, pinset.Need{Layer: known.ID, Link: layout.LinkName(p.ID)})
 			}
 		}
 	}
 	slices.SortFunc(c.Delta.Needs, func(a, b pinset.Need) int { return strings.Compare(a.Layer, b.Layer) })
-	c.Delta.Needs = slices.Compact(c.Delta.Needs)
 	return c
 }
 
