@@ -17,8 +17,10 @@ type Options struct {
 	Pools []string
 	// Owner is MCO where a pass only reports.
 	Owner Owner
-	// Parallel pulls; 0 means 4.
+	// Parallel pulls; 0 means 4, or 1 with a rate.
 	Parallel int
+	// Rate that the pulls of a pass have at most, on average.
+	Rate Rate
 	// Prune removes images that no set asks for any more and no container uses.
 	Prune bool
 	// Retry of pulls.
@@ -73,6 +75,9 @@ func (o Options) defaults() Options {
 	def(&o.Retry.Longest, 30*time.Second)
 	if o.Retry.Tries == 0 {
 		o.Retry.Tries = 5
+	}
+	if o.Parallel == 0 && o.Rate > 0 {
+		o.Parallel = 1
 	}
 	if o.Parallel == 0 {
 		o.Parallel = 4

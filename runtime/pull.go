@@ -106,7 +106,7 @@ func (q *queue) run(ctx context.Context) error {
 
 // start starts the pulls that are due and fit, and returns the time until more are due.
 func (q *queue) start(ctx context.Context) time.Duration {
-	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil {
+	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil && q.pace() <= 0 {
 		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) && !q.layerIsPulled(j) })
 		if i < 0 {
 			break
@@ -125,7 +125,7 @@ func (q *queue) start(ctx context.Context) time.Duration {
 	if len(q.running) < q.Parallel {
 		for _, j := range q.waiting {
 			if !q.layerIsPulled(j) {
-				wait = min(wait, max(time.Until(j.due), 50*time.Millisecond))
+				wait = min(wait, max(time.Until(j.due), q.pace(), 50*time.Millisecond))
 			}
 		}
 	}

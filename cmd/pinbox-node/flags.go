@@ -50,7 +50,7 @@ func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 		"`DIR` where CRI-O keeps blobs until they are unpacked (default: from CRI-O's configuration)")
 	cli.Under("Space", flags)
 	flags.IntVar(&f.Parallel, "parallel", 0,
-		"`NUMBER` of pulls at a time (default: 4, or 2 in the pool master or control-plane)")
+		"`NUMBER` of pulls at a time (default: 4, or 2 in the pool master or control-plane, or 1 with --rate)")
 	flags.StringVar(&f.RegistriesConf, "registries-conf", "", "`FILE` to read instead of /etc/containers/registries.conf")
 	cli.Files(flags, "registries-conf", "conf")
 	flags.StringVar(&f.RegistriesDir, "registries-conf-dir", "",
@@ -76,6 +76,8 @@ type passFlags struct {
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	f.planFlags.add(flags, wait)
 	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
+	flags.TextVar(&f.Rate, "rate", runtime.Rate(0), "`RATE` of the pulls of a pass on average, as 20MB/s: the next image waits; "+
+		"CRI-O pulls one as fast as it can (default: no limit)")
 	flags.DurationVar(&f.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
 	cli.Under("Pulls", flags)
 	flags.BoolVar(&f.Prune, "prune", false, "remove images that are in no set any more and that no container uses")
