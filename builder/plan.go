@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
@@ -122,7 +123,7 @@ func (p *plan) fetchEarly(ctx context.Context, o Options, early storage.PackOpti
 	if p.packing, err = squashfs.NewCompressor(packing); err != nil {
 		return err
 	}
-	early.Compressor = p.packing
+	early.Compressor, early.Reading = p.packing, format.Reading(o.Hooks)
 	p.client.FetchEarly(ctx, early)
 	return nil
 }

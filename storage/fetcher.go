@@ -270,8 +270,10 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 func (f *fetcher) fetchAndPack(
 	ctx context.Context, j *job, key cache.Key, part *cache.Partial, resumes bool,
 ) (pack *os.File, err error) {
+	read, end := f.watch(j)
+	defer end()
 	open := func(ctx context.Context) (io.ReadCloser, error) {
-		return f.openLayer(ctx, j.img, j.layer, fetching{part: part, connections: f.connections, tmp: f.Tmp, read: f.count})
+		return f.openLayer(ctx, j.img, j.layer, fetching{part: part, connections: f.connections, tmp: f.Tmp, read: read})
 	}
 	small := j.layer.Size >= 0 && j.layer.Size < minResumed && !f.isLocal(j.img)
 	if small {

@@ -19,6 +19,8 @@ type PackOptions struct {
 	Cache cache.Cache
 	// Tmp is a folder for temporary files.
 	Tmp string
+	// Reading is called with how far the layers are that are read, from several goroutines; it may be nil.
+	Reading func(Reading)
 }
 
 // Fill writes the images into the store: each layer that the store lacks, once. It sets the

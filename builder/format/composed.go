@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"strings"
 	"sync"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
@@ -64,11 +67,25 @@ func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ 
 }
 
 func (c *composed) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	packing := storage.PackOptions{Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir}
+	packing := storage.PackOptions{
+		Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir, Reading: Reading(c.opts.Hooks),
+	}
 	var program sync.WaitGroup
 	program.Go(c.packProgram)
 	defer program.Wait()
 	return client.Fill(ctx, c.Store, images, packing, c.opts.Hooks.Add)
+}
+
+// Reading reports the layers that are read to hooks.
+func Reading(hooks progress.Hooks) func(storage.Reading) {
+	if hooks.Layer == nil {
+		return nil
+	}
+	return func(r storage.Reading) {
+		repository, _, _ := strings.Cut(r.Image.String(), "@")
+		name := fmt.Sprintf("%s %.7s", path.Base(repository), r.Layer.Encoded())
+		hooks.Layer(progress.Layer{Name: name, Done: r.Done, Total: r.Size, Ended: r.Ended})
+	}
 }
 
 // packProgram packs the program while layers are fetched: a link to a registry leaves cores idle. Add reports the

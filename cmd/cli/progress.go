@@ -33,6 +33,11 @@ type view interface {
 	close()
 }
 
+// inFlight is a view that also shows the parts of a stage that are under way.
+type inFlight interface {
+	layer(name string, done, total int64, ended bool)
+}
+
 // stage is a part of the work, with the bytes or items done.
 type stage struct {
 	name        string
@@ -171,6 +176,17 @@ func (p *Progress) Begin(name string, bytes int64) { p.begin(stage{name: name, t
 // Count starts a stage of so many items.
 func (p *Progress) Count(name string, items int64) {
 	p.begin(stage{name: name, total: items, items: true})
+}
+
+// Layer shows a layer that is being read, or that no more of it is read.
+func (p *Progress) Layer(name string, done, total int64, ended bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, v := range p.views {
+		if v, ok := v.(inFlight); ok {
+			v.layer(name, done, total, ended)
+		}
+	}
 }
 
 func (p *Progress) begin(s stage) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -46,6 +47,33 @@ func TestBarsEndWithTheWork(t *testing.T) {
 			}
 		})
 	}
+}
+
+// While layers are read, the bars show the larger ones of them, at most maxLayers at a time; one that has ended makes
+// room for the next.
+func TestBarsOfLayersInFlight(t *testing.T) {
+	b := newBars(new(bytes.Buffer))
+	b.show(stage{name: "read layers", total: 1 << 30})
+	shown := func() string { return strings.Join(slices.Sorted(maps.Keys(b.layers)), " ") }
+	b.layer("small", 10, leastLayer-1, false)
+	b.layer("unknown", 10, -1, false)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		b.layer(name, 10, leastLayer, false)
+	}
+	if got := shown(); got != "a b c d e" {
+		t.Errorf("got the layers %q, want the first five", got)
+	}
+	b.layer("c", leastLayer, leastLayer, false) // read, and not yet packed
+	if got := shown(); got != "a b c d e" || b.layers["c"].Completed() {
+		t.Errorf("got the layers %q, want c until it has ended", got)
+	}
+	b.layer("c", leastLayer, leastLayer, true)
+	b.layer("c", leastLayer, leastLayer, true) // nobody shows it
+	b.layer("f", 20, leastLayer, false)
+	if got := shown(); got != "a b d e f" {
+		t.Errorf("got the layers %q, want f in the place of c", got)
+	}
+	b.close() // also if layers were left
 }
 
 // A log has a line at the start of a stage, one every 10 s, and one at the end if that is later.

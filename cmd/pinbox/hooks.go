@@ -16,6 +16,7 @@ func hooks(p *cli.Progress) progress.Hooks {
 			}
 		},
 		Done:     func(n int) { p.Add(int64(n)) },
+		Layer:    func(l progress.Layer) { p.Layer(l.Name, l.Done, l.Total, l.Ended) },
 		Retrying: p.Note,
 	}
 }

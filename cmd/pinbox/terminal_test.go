@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
 // pseudoTerminal is a real one: what is written to keyboard is typed there, and Ctrl-C interrupts who has it.
@@ -34,12 +38,40 @@ func pseudoTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 120}); err != nil {
+		t.Fatal(err)
+	}
 	return keyboard, terminal
+}
+
+// onTerminal starts pinbox in an empty folder, on a terminal. shown gets what is drawn there, and is closed at the end.
+func onTerminal(t *testing.T, args ...string) (cmd *exec.Cmd, keyboard *os.File, shown <-chan string) {
+	t.Helper()
+	keyboard, terminal := pseudoTerminal(t)
+	t.Cleanup(func() { _ = keyboard.Close() })
+	cmd = exec.CommandContext(t.Context(), fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), args...)
+	cmd.Dir = t.TempDir()
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = terminal.Close()
+	drawn := make(chan string, 1000)
+	go func() {
+		defer close(drawn)
+		for buffer := make([]byte, 1000); ; {
+			n, err := keyboard.Read(buffer)
+			if drawn <- string(buffer[:n]); err != nil {
+				return // EIO: nobody has the terminal any more
+			}
+		}
+	}()
+	return cmd, keyboard, drawn
 }
 
 // Ctrl-C at any question of init ends it as interrupted, and nothing is written.
 func TestInterruptAtAQuestion(t *testing.T) {
-	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	for typed, question := range map[string]string{
 		"":                             "Name of the appliance: ",
 		"edge\n":                       "Platform of the nodes [linux/amd64]: ",
@@ -49,26 +81,7 @@ func TestInterruptAtAQuestion(t *testing.T) {
 		"edge\n\n\nsets/\nhalf an ans": "half an ans",
 	} {
 		t.Run(question, func(t *testing.T) {
-			keyboard, terminal := pseudoTerminal(t)
-			defer keyboard.Close()
-			cmd := exec.CommandContext(t.Context(), program, "init")
-			cmd.Dir = t.TempDir()
-			cmd.Stdin, cmd.Stdout, cmd.Stderr = terminal, terminal, terminal
-			cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			_ = terminal.Close()
-			shown := make(chan string, 1000)
-			go func() {
-				defer close(shown)
-				for buffer := make([]byte, 1000); ; {
-					n, err := keyboard.Read(buffer)
-					if shown <- string(buffer[:n]); err != nil {
-						return // EIO: nobody has the terminal any more
-					}
-				}
-			}()
+			cmd, keyboard, shown := onTerminal(t, "init")
 			screen := await(t, shown, "Name of the appliance: ")
 			if _, err := io.WriteString(keyboard, typed); err != nil {
 				t.Fatal(err)
@@ -96,6 +109,63 @@ func TestInterruptAtAQuestion(t *testing.T) {
 				t.Errorf("got %v, %v; want no file", files, err)
 			}
 		})
+	}
+}
+
+// holding is an answer whose second half waits.
+type holding struct {
+	http.ResponseWriter
+	left int
+	wait func()
+}
+
+func (h *holding) Write(b []byte) (int, error) {
+	now := b[:min(len(b), h.left)]
+	n, err := h.ResponseWriter.Write(now)
+	if h.left -= n; err != nil || n == len(b) {
+		return n, err
+	}
+	h.ResponseWriter.(http.Flusher).Flush()
+	h.wait()
+	rest, err := h.ResponseWriter.Write(b[n:])
+	return n + rest, err
+}
+
+// On a terminal, bars show the whole and the layers that are being read, with bytes, rate and time; of a layer that was
+// read nothing is left.
+func TestBarsOfABuild(t *testing.T) {
+	drawn, held := make(chan struct{}), atomic.Bool{}
+	r := serve(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if held.Load() && r.Method == http.MethodGet {
+			w = &holding{w, 700_000, func() { <-drawn }}
+		}
+		next.ServeHTTP(w, r)
+	}))
+	layer := noise(t)
+	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer))))
+	digest, err := layer.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	held.Store(true)
+	cmd, _, shown := onTerminal(t, "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
+		fixtures.Program(t, nodePackage), "-o", "out", "--cache-dir", t.TempDir())
+	bar := " " + digest.Hex[:7] + " "
+	// The bytes of the half that was sent, the rate and the time.
+	half := regexp.MustCompile(regexp.QuoteMeta(bar) + ` *\[=+>-+\] \d+ % 6\d\d\.\d KiB / 1\.3 MiB .*B/s `)
+	screen := ""
+	for !half.MatchString(screen) {
+		screen += await(t, shown, bar) + <-shown
+	}
+	close(drawn)
+	for text := range shown {
+		screen += text
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("got %v\n%s", err, screen)
+	}
+	if !strings.Contains(screen, "read layers ") || strings.LastIndex(screen, bar) > strings.LastIndex(screen, "write store") {
+		t.Errorf("got\n%q\nwant bars of the whole, and the layer only while it is read", screen)
 	}
 }
 
