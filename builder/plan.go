@@ -76,16 +76,13 @@ func makePlan(
 		return p, err
 	}
 	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
+	o.Access.Documents = storage.Documents{None: o.brief, Tmp: tmp}
 	o.Access.Insecure = slices.Concat(o.Access.Insecure, p.spec.InsecureRegistries)
 	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
 		return p, err
 	}
-	p.client.KeepDocuments(tmp)
 	if err := p.fetchEarly(ctx, o, early); err != nil {
 		return p, err
-	}
-	if o.brief {
-		p.client.Brief()
 	}
 	p.warnings = slices.Concat(p.material.Warnings, mirrorWarnings, p.client.Warnings())
 	if p.release.Number == 0 && (!o.Signer.IsZero() || p.config.HasKeys()) {

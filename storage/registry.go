@@ -74,6 +74,8 @@ type Access struct {
 	// Registries is a drop-in of registries.conf(5) that is read after all drop-ins of the host;
 	// nil for none.
 	Registries []byte
+	// Documents says what becomes of the manifests of resolved images.
+	Documents Documents
 }
 
 // Client resolves and reads images of one platform.
@@ -85,14 +87,11 @@ type Client struct {
 	limits   compose.Limits
 	turn     compose.Turn // of layers that need much memory
 
-	mu       sync.Mutex // guards resolved and local
-	resolved map[pinset.Image]Resolved
-	local    map[pinset.Image]LocalImage
-	texts    texts
-	// documents has those of resolved images.
-	documents compose.Documents
-	// brief means that resolved images have no documents.
-	brief bool
+	mu        sync.Mutex // guards resolved and local
+	resolved  map[pinset.Image]Resolved
+	local     map[pinset.Image]LocalImage
+	texts     texts
+	documents documents // of resolved images
 
 	early early
 
@@ -124,6 +123,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 			repositories: map[string]*repository{}, alone: map[pinset.Image]*remoteSource{}, tags: map[pinset.Image]string{},
 		},
 		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{},
+		documents: documents{none: access.Documents.None, file: compose.Documents{Tmp: access.Documents.Tmp}},
 	}
 	defer func() {
 		if err != nil {
@@ -227,7 +227,7 @@ func (c *Client) Close() error {
 	if f := c.early.take(); f != nil {
 		f.abort()
 	}
-	c.documents.Close()
+	c.documents.file.Close()
 	errs := []error{c.credentials.Close()}
 	if c.registries != "" {
 		errs = append(errs, os.RemoveAll(c.registries))

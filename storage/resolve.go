@@ -15,7 +15,6 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -44,32 +43,6 @@ type Resolved struct {
 	Artifact *pinset.LockedArtifact
 
 	kept *keptDocuments // instead of Index, Manifest and Config
-}
-
-// keptDocuments are those of an image in a file.
-type keptDocuments struct{ index, manifest, config compose.Document }
-
-// KeepDocuments lets the documents of images that are resolved later be in a file without a name in the folder tmp, from
-// which Fill reads them.
-func (c *Client) KeepDocuments(tmp string) { c.documents.Tmp = tmp }
-
-func (c *Client) keep(r *Resolved) {
-	if c.documents.Tmp == "" || r.Artifact != nil {
-		return
-	}
-	r.kept = &keptDocuments{c.documents.Keep(r.Index), c.documents.Keep(r.Manifest), c.documents.Keep(r.Config)}
-	r.Index, r.Manifest, r.Config = nil, nil, nil
-}
-
-// documents returns the index, if there is one, the manifest and the configuration.
-func (r *Resolved) documents() (index, manifest, config []byte, err error) {
-	if r.kept == nil {
-		return r.Index, r.Manifest, r.Config, nil
-	}
-	index, err1 := r.kept.index.Read()
-	manifest, err2 := r.kept.manifest.Read()
-	config, err3 := r.kept.config.Read()
-	return index, manifest, config, errors.Join(err1, err2, err3)
 }
 
 // Resolve fetches the manifests and configurations of the images for the client's platform, and
@@ -117,9 +90,6 @@ func each[T, R any](ctx context.Context, all []T, fetch func(context.Context, T)
 	}
 	return results, errors.Join(errs...)
 }
-
-// Brief lets resolved images have no documents: enough for a lock. It is called before Resolve.
-func (c *Client) Brief() { c.brief = true }
 
 // resolve fetches each image once.
 func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
@@ -191,10 +161,7 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 		return r, src.explain(ctx, err)
 	}
 	c.texts.share(r.Layers)
-	c.keep(&r)
-	if c.brief {
-		r.Index, r.Manifest, r.Config, r.Signatures = nil, nil, nil, nil
-	}
+	c.documents.keep(&r)
 	return r, nil
 }
 
