@@ -106,7 +106,10 @@ func openDelta(store root.StoreFile, lock pinset.Lock) (d *storedDelta, err erro
 		if found.Thin != nil {
 			layers = found.sameRecipes(store)
 		}
-		return cmp.Or(errors.Join(sameLock(files, lock), layers), auditStore(files))
+		if err := errors.Join(sameLock(files, lock), layers); err != nil {
+			return err
+		}
+		return auditStore(files, lock)
 	})
 	return d, err
 }
@@ -114,7 +117,10 @@ func openDelta(store root.StoreFile, lock pinset.Lock) (d *storedDelta, err erro
 // checkStore checks the store of an appliance, and compares it with the lock.
 func checkStore(store root.StoreFile, lock pinset.Lock) error {
 	return withStore(store, func(files *squashfs.Reader) error {
-		return cmp.Or(sameLock(files, lock), auditStore(files))
+		if err := sameLock(files, lock); err != nil {
+			return err
+		}
+		return auditStore(files, lock)
 	})
 }
 
@@ -145,8 +151,8 @@ func withStore(store root.StoreFile, check func(*squashfs.Reader) error) error {
 }
 
 // auditStore checks a store as a node does before it mounts the store.
-func auditStore(files fs.FS) error {
-	if _, err := audit.Store(files); err != nil {
+func auditStore(files fs.FS, lock pinset.Lock) error {
+	if _, err := audit.Locked(files, lock); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil
