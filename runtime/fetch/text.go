@@ -30,7 +30,7 @@ var textClient = &http.Client{Transport: client.Transport, CheckRedirect: func(r
 // Text reads a small file of a server, of at most max bytes. The error is fs.ErrNotExist if the server says that it
 // does not have it, and else ErrServer.
 func Text(ctx context.Context, url string, max int64) (text []byte, err error) {
-	err = ask(ctx, http.MethodGet, url, func(r *http.Response) (err error) {
+	err = ask(ctx, url, "", func(r *http.Response) (err error) {
 		text, err = io.ReadAll(io.LimitReader(r.Body, max+1))
 		if err == nil && int64(len(text)) > max {
 			err = fmt.Errorf("more than %d bytes", max)
@@ -40,10 +40,16 @@ func Text(ctx context.Context, url string, max int64) (text []byte, err error) {
 	return text, err
 }
 
-// Size asks a server for the size of a file in bytes. Errors are those of Text.
+// Size asks a server for the size of a file in bytes. Errors are those of Text. It asks for the first byte: some URLs
+// permit no HEAD, such as those that an object store has signed.
 func Size(ctx context.Context, url string) (size int64, err error) {
-	err = ask(ctx, http.MethodHead, url, func(r *http.Response) error {
-		if size = r.ContentLength; size <= 0 {
+	err = ask(ctx, url, "bytes=0-0", func(r *http.Response) error {
+		size = r.ContentLength
+		if r.StatusCode == http.StatusPartialContent {
+			size = 0
+			_, _ = fmt.Sscanf(r.Header.Get("Content-Range"), "bytes 0-0/%d", &size) // 0 if it is something else
+		}
+		if size <= 0 {
 			return errors.New("the server does not say how many bytes it has")
 		}
 		return nil
@@ -52,9 +58,9 @@ func Size(ctx context.Context, url string) (size int64, err error) {
 }
 
 // ask makes a request until it is answered, a few times.
-func ask(ctx context.Context, method, url string, take func(*http.Response) error) error {
+func ask(ctx context.Context, url, bytes string, take func(*http.Response) error) error {
 	for failed := 1; ; failed++ {
-		err := askOnce(ctx, method, url, take)
+		err := askOnce(ctx, url, bytes, take)
 		switch {
 		case err == nil || ctx.Err() != nil || errors.Is(err, fs.ErrNotExist):
 			return err
@@ -72,12 +78,15 @@ func ask(ctx context.Context, method, url string, take func(*http.Response) erro
 // textPause is half of the pause before the second attempt.
 const textPause = 100 * time.Millisecond
 
-func askOnce(ctx context.Context, method, url string, take func(*http.Response) error) error {
+func askOnce(ctx context.Context, url, bytes string, take func(*http.Response) error) error {
 	ctx, cancel := context.WithTimeout(ctx, textTime)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, url, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
+	}
+	if bytes != "" {
+		r.Header.Set("Range", bytes)
 	}
 	r.Header.Set("User-Agent", "pinbox-node")
 	answer, err := textClient.Do(r)
@@ -86,7 +95,7 @@ func askOnce(ctx context.Context, method, url string, take func(*http.Response) 
 	}
 	defer answer.Body.Close()
 	switch answer.StatusCode {
-	case http.StatusOK:
+	case http.StatusOK, http.StatusPartialContent:
 		return take(answer)
 	case http.StatusNotFound, http.StatusGone, http.StatusForbidden: // object stores say so of what is not there
 		return fmt.Errorf("%s: %w: the server answers %s", url, fs.ErrNotExist, answer.Status)

@@ -50,7 +50,7 @@ func pushDelta(t *testing.T, delta, host, tag string) (name string) {
 func cutOnce(file string, match func(*http.Request) bool, halfway func()) func(http.ResponseWriter, *http.Request) bool {
 	done := false
 	return func(w http.ResponseWriter, r *http.Request) bool {
-		if done || r.Method != http.MethodGet || !match(r) {
+		if done || r.Method != http.MethodGet || r.Header.Get("Range") == "bytes=0-0" || !match(r) {
 			return false
 		}
 		done = true
@@ -66,10 +66,10 @@ func cutOnce(file string, match func(*http.Request) bool, halfway func()) func(h
 	}
 }
 
-// count counts the requests for paths with this end that were answered with bytes.
+// count counts the requests for paths with this end that were answered with more than a byte, which says the size.
 func count(requests []fixtures.Request, end string) (n int, statuses []int) {
 	for _, r := range requests {
-		if strings.HasSuffix(r.Path, end) && r.Bytes > 0 {
+		if strings.HasSuffix(r.Path, end) && r.Bytes > 1 {
 			n, statuses = n+1, append(statuses, r.Status)
 		}
 	}
@@ -227,10 +227,10 @@ func TestKilledWhileAStoreIsFetched(t *testing.T) {
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // it was killed
 	close(killed)
-	access.Take()
 	s.mustRun("attach", source)
-	if n, statuses := count(access.Take(), "/delta.thin"); n != 1 || statuses[0] != http.StatusPartialContent {
-		t.Errorf("got %d requests for the store, with %v, want one for the rest", n, statuses)
+	n, statuses := count(access.Take(), "/delta.thin")
+	if slices.Sort(statuses); n != 2 || statuses[1] != http.StatusPartialContent {
+		t.Errorf("got %d requests for the store, with %v, want two, one of them for the rest", n, statuses)
 	}
 	s.wantRelease(1)
 	s.wantStore(delta)
