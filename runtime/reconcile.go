@@ -27,6 +27,8 @@ type Reconciler struct {
 	// Stores mounts the attached stores, or only reads their state, and returns their status.
 	// nil is fine.
 	Stores func(context.Context) ([]StoreStatus, error)
+	// TakeStore attaches the store that a set names. nil is fine: then all images are pulled.
+	TakeStore func(ctx context.Context, name string) error
 	// OwnStore returns how the appliance's own store is verified; nil if none is mounted. The
 	// function may be nil.
 	OwnStore func(context.Context) (*VerityStatus, error)
@@ -48,6 +50,8 @@ type Reconciler struct {
 	// first pass with anything to do reloads in any case; a process that was killed between
 	// writing and reloading has published ReloadDue.
 	reloaded bool
+	// tries are the last attempts to attach the stores that sets name.
+	tries map[string]storeTry
 }
 
 // Continue continues from the status that an earlier process has published.
@@ -64,7 +68,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 		return r.previous, err
 	}
 	rep := newReport(o, configErr)
-	rep.before, rep.totals = r.previous, r.previous.Totals
+	rep.before, rep.totals, rep.tries = r.previous, r.previous.Totals, r.tries
 	r.stores(ctx, &rep)
 	if rep.nodeState, err = r.observe(ctx, o); err != nil {
 		return r.end(ctx, rep, err)
@@ -75,6 +79,11 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	rep.working = true
 	if err := r.publish(rep); err != nil { // the plan may wait for registries
 		return r.previous, err
+	}
+	if takeStores(ctx, r, &rep) {
+		if rep.nodeState, err = r.observe(ctx, o); err != nil {
+			return r.end(ctx, rep, err)
+		}
 	}
 	plan, err := r.plan(ctx, rep.nodeState, o)
 	if err != nil {

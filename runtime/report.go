@@ -37,6 +37,8 @@ type report struct {
 	progress *Progress
 	// working means that the pass has not ended.
 	working bool
+	// tries to attach the stores that sets name.
+	tries map[string]storeTry
 	// before is the status when the pass began.
 	before Status
 	// done is the number of images that this pass has pulled.
@@ -155,7 +157,10 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 	}
 	all := []SetStatus{}
 	for _, set := range r.sets {
-		s := SetStatus{Name: set.Name, Images: len(set.Images)}
+		before := previous.set(set.Name)
+		s := SetStatus{
+			Name: set.Name, Images: len(set.Images), Store: set.Store, StoreError: r.storeError(set, before),
+		}
 		var failures []string
 		unknown := false
 		for _, img := range set.Images {
@@ -175,7 +180,7 @@ func (r report) setStatus(previous Status, images []ImageStatus) []SetStatus {
 		if unknown { // the reason is among the errors
 			failures = append(failures, "the images of the node could not be listed")
 		}
-		all = append(all, r.generations(s, set.Revision(), failures, previous.set(set.Name)))
+		all = append(all, r.generations(s, set.Revision(), failures, before))
 	}
 	return append(all, r.brokenSets(previous)...)
 }

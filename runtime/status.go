@@ -120,6 +120,10 @@ type SetStatus struct {
 	// LastFailedGeneration is set while an error keeps the set from being complete.
 	LastFailedGeneration      string `json:"lastFailedGeneration,omitempty"`
 	LastFailedGenerationError string `json:"lastFailedGenerationError,omitempty"`
+	// Store is the one that the set names, and StoreError why it was not attached when images were missing: then they
+	// are pulled.
+	Store      string `json:"store,omitempty"`
+	StoreError string `json:"storeError,omitempty"`
 }
 
 // Ready reports that every image of the set is on the node and pinned.

@@ -85,7 +85,7 @@ func (s SetStatus) check() error {
 	if min(s.Images, s.Pinned, s.Missing) < 0 {
 		return fmt.Errorf("images %d, pinned %d, missing %d: negative", s.Images, s.Pinned, s.Missing)
 	}
-	return checkTexts("name", s.Name, s.CurrentGeneration, s.DesiredGeneration, s.LastFailedGeneration)
+	return checkTexts("name", s.Name, s.CurrentGeneration, s.DesiredGeneration, s.LastFailedGeneration, s.Store)
 }
 
 func (i ImageStatus) check() error {

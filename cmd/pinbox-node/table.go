@@ -69,6 +69,11 @@ func (shown shownStatus) print(w io.Writer) error {
 			fmt.Fprintln(w, set.LastFailedGenerationError) // a file that cannot be read as a set
 		}
 	}
+	for _, set := range s.Sets {
+		if set.StoreError != "" {
+			fmt.Fprintf(w, "set %s: its images are pulled, since its store was not attached: %s\n", set.Name, set.StoreError)
+		}
+	}
 	for _, line := range append(s.Cluster.Lines(), s.OperatorLines()...) {
 		fmt.Fprintln(w, line)
 	}

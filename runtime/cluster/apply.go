@@ -94,7 +94,8 @@ func change(
 	if i := slices.IndexFunc(list.Items, named); i >= 0 {
 		u = &list.Items[i]
 		now, err := object(u)
-		if err != nil || now.Rollout == r.Metadata.Name && slices.Equal(now.Images, images) {
+		if err != nil || now.Rollout == r.Metadata.Name && slices.Equal(now.Images, images) &&
+			now.Store == set.Store {
 			return nil, err
 		}
 		before = Content{now.Generation, now.Images}
@@ -103,6 +104,11 @@ func change(
 		}
 	}
 	rewrite(u, labels, &before, images)
+	if set.Store != "" {
+		annotations := u.GetAnnotations() // it has one
+		annotations[pinset.StoreAnnotation] = set.Store
+		u.SetAnnotations(annotations)
+	}
 	return u, nil
 }
 
@@ -117,6 +123,7 @@ func rewrite(u *unstructured.Unstructured, labels map[string]string, before *Con
 	}
 	delete(all, rollout.Label)
 	delete(annotations, rollout.PreviousAnnotation)
+	delete(annotations, pinset.StoreAnnotation) // of other images
 	maps.Copy(all, labels)
 	if before != nil {
 		text, _ := json.Marshal(before) // it has a number and strings

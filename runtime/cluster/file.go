@@ -123,6 +123,9 @@ func (s Set) check() error {
 	if !pinset.Printable(s.Rollout) {
 		return fmt.Errorf("rollout %q: control characters", s.Rollout)
 	}
+	if err := pinset.CheckStore(s.Store); err != nil {
+		return err
+	}
 	if s.Held != nil {
 		if err := s.Held.check(); err != nil {
 			return fmt.Errorf("held: %w", err)

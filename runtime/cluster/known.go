@@ -53,6 +53,8 @@ type Set struct {
 	Images []string `json:"images"`
 	// ResourceVersion is that of the object in the API, "" if the API has lost it.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// Store is the value of pinset.StoreAnnotation; "" without it.
+	Store string `json:"store,omitempty"`
 	// Rollout is the name of the Rollout that releases the generations of the set; "" without one.
 	Rollout string `json:"rollout,omitempty"`
 	// Held is what counts in place of the set until its generation is released to the node; nil if it is.
@@ -202,7 +204,7 @@ func (k *Known) Decode(managed bool) (sets []pinset.Set, errs []error) {
 			if s.Held.Generation == 0 {
 				continue
 			}
-			s.Generation, s.Images = s.Held.Generation, s.Held.Images
+			s.Generation, s.Images, s.Store = s.Held.Generation, s.Held.Images, "" // the store is of the other generation
 		}
 		set, err := s.decode()
 		if err != nil {

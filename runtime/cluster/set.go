@@ -23,7 +23,7 @@ func object(u *unstructured.Unstructured) (Set, error) {
 	if role, ok := o.Labels[pinset.RoleLabel]; ok {
 		s.Role = &role
 	}
-	s.Rollout = o.Labels[rollout.Label]
+	s.Rollout, s.Store = o.Labels[rollout.Label], o.Annotations[pinset.StoreAnnotation]
 	s.previous = previous(o.Annotations)
 	s.Images = []string{}
 	for _, img := range o.Spec.PinnedImages {
@@ -37,7 +37,7 @@ func object(u *unstructured.Unstructured) (Set, error) {
 
 // decode returns the set with its images.
 func (s Set) decode() (pinset.Set, error) {
-	set := pinset.Set{Name: s.Name, Generation: s.Generation, Origin: "the cluster"}
+	set := pinset.Set{Name: s.Name, Generation: s.Generation, Origin: "the cluster", Store: s.Store}
 	if s.Role != nil {
 		set.Labels = map[string]string{pinset.RoleLabel: *s.Role}
 	}

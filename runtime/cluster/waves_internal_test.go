@@ -5,7 +5,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/pinbox/pinbox/runtime/rollout"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 const pinned = "quay.io/x/app@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
@@ -103,5 +107,59 @@ func TestPrevious(t *testing.T) {
 		if got := previous(map[string]string{rollout.PreviousAnnotation: text}); (got != nil) != want {
 			t.Errorf("%q: got %v, want one: %v", text[:min(len(text), 40)], got, want)
 		}
+	}
+}
+
+// A set of the API names a store in an annotation. While a rollout holds the set back, the store does not count: it has
+// the images of the other generation.
+func TestStoreOfAHeldSet(t *testing.T) {
+	u := unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{
+			"name": "s", "generation": int64(6), "annotations": map[string]any{pinset.StoreAnnotation: "oci://a/b:1"},
+		},
+		"spec": map[string]any{"pinnedImages": []any{map[string]any{"name": pinned}}},
+	}}
+	s, err := object(&u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := s
+	held.Name, held.Held = "t", &Content{Generation: 5, Images: []string{pinned}}
+	k := Known{Sets: []Set{s, held}}
+	got := map[bool][]string{}
+	for _, managed := range []bool{false, true} {
+		sets, errs := k.Decode(managed)
+		if len(errs) > 0 {
+			t.Error(errs)
+		}
+		for _, set := range sets {
+			got[managed] = append(got[managed], set.Store)
+		}
+	}
+	want := map[bool][]string{false: {"oci://a/b:1", ""}, true: {"oci://a/b:1", "oci://a/b:1"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("stores, without and with the operator (-want +got):\n%s", diff)
+	}
+}
+
+// `pinbox fleet apply` writes the store of a set, and takes away that of earlier images.
+func TestApplyWritesTheStoreOfASet(t *testing.T) {
+	var r rollout.Rollout
+	r.Metadata.Name = "r"
+	img, err := pinset.ParseImage(pinned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &unstructured.UnstructuredList{}
+	for _, store := range []string{"oci://a/b:1", "oci://a/b:2", ""} {
+		u, err := change(list, r, pinset.Set{Name: "s", Images: []pinset.Image{img}, Store: store})
+		if err != nil || u == nil {
+			t.Fatalf("%q: got %v, %v, want an object", store, u, err)
+		}
+		if got := u.GetAnnotations()[pinset.StoreAnnotation]; got != store {
+			t.Errorf("got the store %q, want %q", got, store)
+		}
+		u.SetGeneration(1)
+		list.Items = []unstructured.Unstructured{*u}
 	}
 }

@@ -90,3 +90,12 @@ func registryClient(ctx context.Context, o Options, client *cri.Client) registry
 		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
 	}
 }
+
+// takeStore attaches the store that a set names. The sets of the store do not count: that set does.
+func takeStore(ctx context.Context, o Options, name string) error {
+	if !remote.Is(name) {
+		return fmt.Errorf("%q: %w", name, remote.ErrName)
+	}
+	_, err := Attach(ctx, o, stores.AttachOptions{Source: name, KeepSets: true})
+	return err
+}

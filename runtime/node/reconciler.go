@@ -47,7 +47,8 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	self := sync.OnceValues(readSelf) // 23 MB, once for all passes
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
-		OwnStore: o.ownStore, Volumes: ownStore{o: o},
+		TakeStore: func(ctx context.Context, name string) error { return takeStore(ctx, o, name) },
+		OwnStore:  o.ownStore, Volumes: ownStore{o: o},
 		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: reloader(o), Log: logReader(o)},
 		Program: func() (runtime.ProgramStatus, error) { return readPrograms(o, self) },
 		Cluster: func() *runtime.ClusterStatus { return clusterStatus(o) },

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,7 @@ func (o Options) readSets() ([]pinset.Set, error) {
 			continue
 		}
 		sets[i].Images, sets[i].Generation = pinset.Union(sets[i], set), set.Generation
+		sets[i].Store = cmp.Or(set.Store, sets[i].Store)
 	}
 	return sets, errors.Join(err, clusterErr)
 }

@@ -112,6 +112,33 @@ func TestDecodeSets(t *testing.T) {
 }
 
 // A union is sorted and has each image once.
+// The annotation of a set names a store; it is not part of what identifies the content.
+func TestStoreOfASet(t *testing.T) {
+	decode := func(annotations string) (pinset.Set, error) {
+		sets, _, err := pinset.DecodeSets(strings.NewReader("apiVersion: machineconfiguration.openshift.io/v1\n"+
+			"kind: PinnedImageSet\nmetadata: {name: worker, annotations: {"+annotations+"}}\nspec:\n  pinnedImages:\n"+
+			"  - name: quay.io/a@sha256:"+strings.Repeat("0", 64)+"\n"), "sets.yaml")
+		if len(sets) == 0 {
+			return pinset.Set{}, err
+		}
+		return sets[0], err
+	}
+	without, err := decode("other: x")
+	if err != nil || without.Store != "" {
+		t.Errorf("got %q, %v, want no store", without.Store, err)
+	}
+	const name = "oci://registry.example.com/a@sha256:x"
+	with, err := decode("pinbox.dev/store: '" + name + "'")
+	if err != nil || with.Store != name || with.Revision() != without.Revision() {
+		t.Errorf("got %q, revision %s, %v, want %q, revision %s", with.Store, with.Revision(), err, name, without.Revision())
+	}
+	for _, bad := range []string{`"\e[2J"`, strings.Repeat("x", 5000)} {
+		if _, err := decode("pinbox.dev/store: " + bad); !errors.Is(err, pinset.ErrNotSet) {
+			t.Errorf("%.10s: got %v, want %v", bad, err, pinset.ErrNotSet)
+		}
+	}
+}
+
 func TestUnion(t *testing.T) {
 	a, b, c := pin("quay.io/x/a", 1), pin("quay.io/x/b", 2), pin("quay.io/x/c", 3)
 	sets := decode(t, object("v1", "s", "", c, a)+"---\n"+object("v1", "t", "", b, a))

@@ -27,6 +27,21 @@ const (
 // Config Operator. A set without it is for every node.
 const RoleLabel = "machineconfiguration.openshift.io/role"
 
+// StoreAnnotation names a store with the images of a set, as `pinbox-node attach` takes it: a URL, or an artifact of a
+// registry. Nodes that lack images of the set attach the store before they pull.
+const StoreAnnotation = "pinbox.dev/store"
+
+// maxStoreName is the limit of that name in bytes.
+const maxStoreName = 4096
+
+// CheckStore checks the name in StoreAnnotation.
+func CheckStore(name string) error {
+	if len(name) > maxStoreName {
+		return fmt.Errorf("%s: %d bytes, more than %d", StoreAnnotation, len(name), maxStoreName)
+	}
+	return checkPrintable(StoreAnnotation, name)
+}
+
 // Errors in a file of sets.
 var (
 	ErrNotSet       = errors.New("not a PinnedImageSet")
@@ -38,6 +53,8 @@ var (
 type Set struct {
 	Name   string
 	Labels map[string]string
+	// Store is the value of StoreAnnotation; "" without it.
+	Store string
 	// Version of the API that Render writes; "" is v1.
 	Version string
 	// Images in the order of the file, each once.
@@ -157,6 +174,10 @@ func (d *decoder) set(n *yaml.Node) {
 		if err := labels.Decode(&s.Labels); err != nil {
 			d.fail(labels, "set %q: %w: metadata.labels: %w", s.Name, ErrNotSet, err)
 		}
+	}
+	s.Store = document.Text(document.Field(document.Field(meta, "annotations"), StoreAnnotation))
+	if err := CheckStore(s.Store); err != nil {
+		d.fail(meta, "set %q: %w: %w", s.Name, ErrNotSet, err)
 	}
 	if generation := document.Field(meta, "generation"); generation != nil {
 		if err := generation.Decode(&s.Generation); err != nil {
