@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
@@ -51,5 +52,30 @@ func TestFetchOfAnInterruptedBuild(t *testing.T) {
 	f.fetchAll(nil, nil, nil)
 	if err := f.wait(); err != nil {
 		t.Errorf("got %v, want no error without layers", err)
+	}
+}
+
+// Who watches a layer learns that it has begun, how much of it was read, and that it has ended; the bytes of all layers
+// are counted as well, and also if nobody watches.
+func TestReadingOfALayer(t *testing.T) {
+	var said []Reading
+	f := &fetcher{PackOptions: PackOptions{Reading: func(r Reading) { said = append(said, r) }}}
+	j := &job{layer: layerOf(1, 100)}
+	read, end := f.watch(j)
+	read(60)
+	read(40)
+	end()
+	at := func(done int64, ended bool) Reading {
+		return Reading{Layer: j.layer.Digest, Done: done, Size: 100, Ended: ended}
+	}
+	if want := []Reading{at(0, false), at(60, false), at(100, false), at(100, true)}; !slices.Equal(said, want) {
+		t.Errorf("got %+v, want %+v", said, want)
+	}
+	f.Reading = nil
+	read, end = f.watch(j)
+	read(5)
+	end()
+	if f.got != 105 || len(said) != 4 {
+		t.Errorf("got %d bytes in all and %d calls, want 105 and 4", f.got, len(said))
 	}
 }

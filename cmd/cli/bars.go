@@ -8,8 +8,8 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// bars are bars on a terminal, with the rate and the time that is left: of each stage, and below them of the layers that
-// are being read.
+// bars are bars on a terminal, with the rate and the time that is left: of each stage, and below them of the layers
+// that are being read.
 type bars struct {
 	pool    *mpb.Progress
 	current stage
