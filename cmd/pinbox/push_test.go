@@ -4,8 +4,14 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +72,23 @@ func TestPush(t *testing.T) {
 	fixtures.Run(t, "skopeo", "copy", "--src-tls-verify=false", "--src-authfile", auth,
 		"docker://"+host+"/site/releases:42", "dir:"+copied)
 	wantPushed(t, filepath.Join(copied, "manifest.json"), dir)
+}
+
+// A registry whose certificate is of a site's own authority takes a push with --cert-dir only.
+func TestPushToARegistryWithTLS(t *testing.T) {
+	u := newUpgrade(t)
+	dir, _, _ := u.delta(u.old)
+	host, _ := fixtures.Distribution(t, "", "")
+	front := httptest.NewUnstartedServer(httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: host}))
+	front.Config.ErrorLog = log.New(io.Discard, "", 0) // of the connection that pinbox refuses
+	front.StartTLS()
+	t.Cleanup(front.Close)
+	certificates := filepath.Dir(write(t, "ca.crt", pem.EncodeToMemory(&pem.Block{
+		Type: "CERTIFICATE", Bytes: front.Certificate().Raw,
+	})))
+	to := "oci://" + strings.TrimPrefix(front.URL, "https://") + "/site/releases"
+	u.run(cli.ExitRegistry, "its certificate is not trusted", "push", dir, to)
+	u.run(cli.ExitOK, "pinbox-node attach "+to+"@sha256:", "push", dir, to, "--cert-dir", certificates)
 }
 
 // wantPushed checks that a manifest has the files of a delta's folder, and nothing of the configs.
