@@ -196,17 +196,31 @@ func changedCopy(t *testing.T, delta string) (folder string) {
 	return folder
 }
 
-// An attach is killed in the middle of the fetch. The next one fetches the rest, and leaves nothing else.
+// An attach is killed in the middle of the fetch, from a server and from a registry. The next one fetches the rest, and
+// leaves nothing else.
 func TestKilledWhileAStoreIsFetched(t *testing.T) {
-	s, registry := newThinSystem(t, 2)
-	delta := s.thin(1, s.full[0])
+	s, registry := newThinSystem(t, 3)
+	first, second := s.thin(1, s.full[0]), s.thin(2, s.full[1])
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s.mustRun("firstboot")
-	url, access := fileServer(t, filepath.Dir(delta))
-	source, killed := url+"/"+filepath.Base(delta)+"/delta.thin", make(chan bool)
-	isStore := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delta.thin") }
+	url, access := fileServer(t, first)
+	s.killFetch(first, url+"/delta.thin", "/delta.thin", access)
+	s.wantRelease(1)
+	host, access := fixtures.Distribution(t, "", "")
+	name := pushDelta(t, second, host, "")
+	access.Take()
+	s.killFetch(second, name, digestOf(t, thinFile(second)), access)
+	s.wantRelease(2)
+	s.checkConsistency([]string{"attach"})
+}
+
+// killFetch kills an attach halfway, and attaches again. The requests for the store end with end.
+func (s *thinSystem) killFetch(delta, source, end string, access *fixtures.Access) {
+	t, killed := s.t, make(chan bool)
+	t.Helper()
+	isStore := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, end) }
 	access.Fault(cutOnce(thinFile(delta), isStore, func() { <-killed }))
 	cmd := s.Pinbox("attach", source)
 	if err := cmd.Start(); err != nil {
@@ -228,11 +242,9 @@ func TestKilledWhileAStoreIsFetched(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 	close(killed)
 	s.mustRun("attach", source)
-	n, statuses := count(access.Take(), "/delta.thin")
+	n, statuses := count(access.Take(), end)
 	if slices.Sort(statuses); n != 2 || statuses[1] != http.StatusPartialContent {
 		t.Errorf("got %d requests for the store, with %v, want two, one of them for the rest", n, statuses)
 	}
-	s.wantRelease(1)
 	s.wantStore(delta)
-	s.checkConsistency([]string{"attach"})
 }
