@@ -132,7 +132,7 @@ func (i *Image) Ranges() (all []Range) {
 type Image struct {
 	head   []byte
 	runs   []run
-	tables []byte
+	tables pieces
 	size   int64
 	files  []io.Closer
 }
@@ -161,7 +161,7 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	if err := readAhead(out, i.copyTo); err != nil {
 		return out.n, err
 	}
-	_, err := out.Write(i.tables)
+	_, err := i.tables.WriteTo(out)
 	return out.n, err
 }
 

@@ -1,8 +1,8 @@
 package squashfs
 
 import (
-	"bytes"
 	"encoding/binary"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -18,8 +18,8 @@ const (
 // metaWriter packs a stream of records into metadata blocks of 8 KiB.
 type metaWriter struct {
 	block codec.Block
-	out   bytes.Buffer // packed blocks
-	raw   []byte       // the block that is being filled
+	out   pieces // packed blocks
+	raw   []byte // the block that is being filled
 	tmp   []byte
 	index []uint64 // where each block starts in out
 }
@@ -27,7 +27,7 @@ type metaWriter struct {
 // pos is the position of the next record: the start of its block among the compressed ones, and its
 // offset in the data of the block.
 func (m *metaWriter) pos() (start uint64, offset int) {
-	return uint64(m.out.Len()), len(m.raw)
+	return uint64(m.out.size), len(m.raw)
 }
 
 // ref is pos as a reference, which the format uses for inodes and attributes.
@@ -51,16 +51,56 @@ func (m *metaWriter) flush() {
 	if len(m.raw) == 0 {
 		return
 	}
-	m.index = append(m.index, uint64(m.out.Len()))
+	m.index = append(m.index, uint64(m.out.size))
 	packed, smaller := m.block.Compress(m.tmp, m.raw)
 	m.tmp = packed
 	header := uint16(len(packed))
 	if !smaller {
 		packed, header = m.raw, uint16(len(m.raw))|metaUncompressed
 	}
-	m.out.Write(binary.LittleEndian.AppendUint16(nil, header))
-	m.out.Write(packed)
+	m.out.add(binary.LittleEndian.AppendUint16(nil, header))
+	m.out.add(packed)
 	m.raw = m.raw[:0]
+}
+
+// pieces is a buffer that grows without being copied: the tables of 100,000 layers have 25 MB.
+type pieces struct {
+	list [][]byte
+	size int
+}
+
+const pieceSize = 64 << 10
+
+func (p *pieces) add(b []byte) {
+	p.size += len(b)
+	for len(b) > 0 {
+		last := len(p.list) - 1
+		if last < 0 || len(p.list[last]) == cap(p.list[last]) {
+			p.list = append(p.list, make([]byte, 0, pieceSize))
+			last++
+		}
+		n := min(len(b), cap(p.list[last])-len(p.list[last]))
+		p.list[last], b = append(p.list[last], b[:n]...), b[n:]
+	}
+}
+
+// take appends what another buffer has, which does not change any more.
+func (p *pieces) take(other *pieces) {
+	for _, piece := range other.list {
+		p.list = append(p.list, slices.Clip(piece))
+	}
+	p.size += other.size
+}
+
+// WriteTo writes all.
+func (p *pieces) WriteTo(w io.Writer) (n int64, err error) {
+	for _, piece := range p.list {
+		m, err := w.Write(piece)
+		if n += int64(m); err != nil {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // idTable numbers owners and groups.
@@ -142,13 +182,13 @@ func (t *xattrTable) number(attrs map[string]string) uint32 {
 // end is the part of an image after the data blocks.
 type end struct {
 	block codec.Block
-	buf   bytes.Buffer
+	buf   pieces
 	pos   uint64
 }
 
 func (e *end) append(p []byte) uint64 {
 	start := e.pos
-	e.buf.Write(p)
+	e.buf.add(p)
 	e.pos += uint64(len(p))
 	return start
 }
@@ -156,7 +196,10 @@ func (e *end) append(p []byte) uint64 {
 // blocks appends compressed metadata and returns its start.
 func (e *end) blocks(m *metaWriter) uint64 {
 	m.flush()
-	return e.append(m.out.Bytes())
+	start := e.pos
+	e.buf.take(&m.out)
+	e.pos += uint64(m.out.size)
+	return start
 }
 
 // lookup appends a table of fixed-size entries, head, and the index of the table's blocks. It

@@ -153,7 +153,7 @@ func (w *Writer) Close(root *Inode) (*Image, error) {
 	t.tables(w, &sb)
 	sb.BytesUsed = t.pos
 	t.append(make([]byte, -t.pos&(padding-1)))
-	return &Image{head: w.head(sb), runs: w.runs, tables: t.buf.Bytes(), size: int64(t.pos), files: w.files}, nil
+	return &Image{head: w.head(sb), runs: w.runs, tables: t.buf, size: int64(t.pos), files: w.files}, nil
 }
 
 type superblock struct {
