@@ -10,8 +10,8 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 )
 
-// ofStore is a node whose set has three images and names a store. take attaches the store: it is called with the number of
-// the attempt, and returns how many of the images the store has.
+// ofStore is a node whose set has three images and names a store. take attaches the store: it is called with the
+// number of the attempt, and returns how many of the images the store has.
 func ofStore(t *testing.T, take func(n int) (images int, err error)) (*recordingNode, *runtime.Reconciler) {
 	t.Helper()
 	node := &recordingNode{fakeNode: &fakeNode{server: &fakecri.Server{}}}

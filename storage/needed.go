@@ -16,8 +16,9 @@ type needed struct{ image, layer int32 }
 
 func (n needed) in(images []Resolved) pinset.LockedLayer { return images[n.image].Layers[n.layer] }
 
-// layersToFetch returns the layers that the store lacks, each once, in the order of the images. uses has those that it does
-// not need in just one place: in several, on different layers; or in none, if it has the place from another blob.
+// layersToFetch returns the layers that the store lacks, each once, in the order of the images. uses has those that
+// it does not need in just one place: in several, on different layers; or in none, if it has the place from another
+// blob.
 func layersToFetch(images []Resolved, store *compose.Store) (later []needed, uses map[content]int) {
 	places, seen := map[[32]byte]struct{}{}, map[content]struct{}{}
 	uses = map[content]int{}

@@ -142,8 +142,8 @@ func isoBaseOf(image *iso.Image, name string) (Base, error) {
 	return newBase(name, f.Reader, sums[artifact.ISOLock], sums[artifact.ISOStore])
 }
 
-// newBase decodes a lock, which it reads twice instead of holding 40 MB: it is verified first. sum is the SHA-256 that the
-// lock must have, store the one of the store's file; "" if unknown.
+// newBase decodes a lock, which it reads twice instead of holding 40 MB: it is verified first. sum is the SHA-256
+// that the lock must have, store the one of the store's file; "" if unknown.
 func newBase(name string, open func() io.Reader, sum, store string) (b Base, err error) {
 	if b.Lock, err = digest.FromReader(open()); err != nil {
 		return b, fmt.Errorf("%s: %w", name, err)

@@ -111,7 +111,8 @@ func (c *cover) lacked(has set) (sum int64) {
 }
 
 // solve joins groups: those whose sites another delta serves, and then the cheapest pairs until there are at most max.
-// Of a site's layers, each pair leaves what both have, so the order of the pairs matters, and another one may be better.
+// Of a site's layers, each pair leaves what both have, so the order of the pairs matters, and another one may be
+// better.
 func (c *cover) solve(max int) []*group {
 	c.share()
 	costs := map[[2]*group]int64{}

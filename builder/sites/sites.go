@@ -47,8 +47,8 @@ type Unserved struct {
 }
 
 // New plans the deltas of a release for sites, of which each has another name. Sites that lack the same share one, and
-// so does a site with more layers than others. If these are more than max, those two whose common delta costs the fewest
-// bytes more over all sites become one, until there are max; 0 means any number.
+// so does a site with more layers than others. If these are more than max, those two whose common delta costs the
+// fewest bytes more over all sites become one, until there are max; 0 means any number.
 func New(lock pinset.Lock, all []Site, max int) (p Plan) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, compareSites)

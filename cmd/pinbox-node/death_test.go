@@ -31,9 +31,10 @@ func stallAt(number int32) (fault func(http.ResponseWriter, *http.Request) bool,
 	}, stalls, func() { released.Store(true) }
 }
 
-// A node that dies in the middle of a pull, all of its programs at once, comes back by itself: what it had is there or is
-// pulled again, what it pulled is whole, and the report of before its death is not taken for one of now. That holds for a
-// blob that is being fetched, for an image of which one layer is unpacked, and for a power cut after which crio-wipe runs.
+// A node that dies in the middle of a pull, all of its programs at once, comes back by itself: what it had is there
+// or is pulled again, what it pulled is whole, and the report of before its death is not taken for one of now. That
+// holds for a blob that is being fetched, for an image of which one layer is unpacked, and for a power cut after
+// which crio-wipe runs.
 func TestNodeDiesInAPull(t *testing.T) {
 	for name, c := range map[string]struct {
 		blob   int32
@@ -79,7 +80,8 @@ func TestNodeDiesInAPull(t *testing.T) {
 	}
 }
 
-// powerCut makes the files of a node as they are when it boots after it was cut off: crio-wipe.service runs before CRI-O.
+// powerCut makes the files of a node as they are when it boots after it was cut off: crio-wipe.service runs before
+// CRI-O.
 func powerCut(t *testing.T, n *crio.Node) {
 	t.Helper()
 	for _, name := range []string{"run/version", "lib/version", "lib/clean.shutdown", "lib/status.json"} {

@@ -76,8 +76,8 @@ type passFlags struct {
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	f.planFlags.add(flags, wait)
 	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
-	flags.TextVar(&f.Rate, "rate", runtime.Rate(0), "`RATE` of the pulls of a pass on average, as 20MB/s: the next image waits; "+
-		"CRI-O pulls one as fast as it can (default: no limit)")
+	flags.TextVar(&f.Rate, "rate", runtime.Rate(0), "`RATE` of the pulls of a pass on average, as 20MB/s: the next image "+
+		"waits; CRI-O pulls one as fast as it can (default: no limit)")
 	flags.DurationVar(&f.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
 	cli.Under("Pulls", flags)
 	flags.BoolVar(&f.Prune, "prune", false, "remove images that are in no set any more and that no container uses")

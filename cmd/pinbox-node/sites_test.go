@@ -72,8 +72,9 @@ func deltasOf(r builder.SitesResult) map[string]string {
 	return names
 }
 
-// Sites that nothing is known of but the reports that came home on a stick get what they lack: of three nodes with other
-// releases, and one without a store, each that can be served attaches its delta and has all images, without a registry.
+// Sites that nothing is known of but the reports that came home on a stick get what they lack: of three nodes with
+// other releases, and one without a store, each that can be served attaches its delta and has all images, without a
+// registry.
 func TestDeltasOfReports(t *testing.T) {
 	registry, access := appliance.Registry(t)
 	app := func(sizes ...int) string { return push(t, registry, "app", sizes...) }

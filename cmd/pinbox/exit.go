@@ -169,7 +169,10 @@ var buildErrors = []cli.Row{
 		"free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the " +
 			"cache",
 	},
-	{syscall.EMFILE, cli.ExitOther, 49, "raise `ulimit -n`: a build opens a file for each layer whose pack has more than 64 KiB"},
+	{
+		syscall.EMFILE, cli.ExitOther, 49,
+		"raise `ulimit -n`: a build opens a file for each layer whose pack has more than 64 KiB",
+	},
 	{syscall.EIO, cli.ExitOther, 50, "use another disk; the log of the kernel says what is wrong with this one"},
 	{syscall.EDQUOT, cli.ExitSpace, 51, "free space there, or choose another folder with -o"},
 	{

@@ -17,7 +17,9 @@ const (
 )
 
 // textClient is client, but a redirect cannot lead from HTTPS to HTTP: what Text gets has no digest.
-var textClient = &http.Client{Transport: client.Transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+var textClient = &http.Client{Transport: client.Transport, CheckRedirect: stayWithHTTPS}
+
+func stayWithHTTPS(r *http.Request, via []*http.Request) error {
 	if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 		return fmt.Errorf("the server redirects to %s, which is not HTTPS", r.URL.Redacted())
 	}
@@ -25,7 +27,7 @@ var textClient = &http.Client{Transport: client.Transport, CheckRedirect: func(r
 		return errors.New("stopped after 10 redirects")
 	}
 	return nil
-}}
+}
 
 // Text reads a small file of a server, of at most max bytes. The error is fs.ErrNotExist if the server says that it
 // does not have it, and else ErrServer.

@@ -55,7 +55,8 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 		Options: o.Options, Hooks: o.Hooks,
 		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
 	}
-	if r.Parallel == 0 && r.Rate == 0 && (slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")) {
+	controlPlane := slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")
+	if r.Parallel == 0 && r.Rate == 0 && controlPlane {
 		r.Parallel = 2
 	}
 	if noPrevious == nil {

@@ -195,8 +195,8 @@ func (w *waves) goesOn(n fleet.Node, reason string) bool {
 	return false
 }
 
-// late is how long after its release a node has reported that it is still at work, if that is longer than it may be; else
-// 0. When it was released is not known, but when the last node was.
+// late is how long after its release a node has reported that it is still at work, if that is longer than it may be;
+// else 0. When it was released is not known, but when the last node was.
 func (w *waves) late(n fleet.Node, reason string) time.Duration {
 	limit, _ := w.deadline() // advance has checked it
 	if limit == 0 && (reason == fleet.Outdated || reason == fleet.HeldBack) {

@@ -20,9 +20,9 @@ var (
 	set = []rollout.Target{{Name: "worker", UID: "u", Generation: 5}}
 )
 
-// nodes are made of a letter each, in the order of their places: ready, outdated, held back, pulling, failing, failing and pulling
-// again, Silent, never reported, never reported though it joined long ago, joined (no first sync), managed by the
-// operator, and "-" for a node without the set.
+// nodes are made of a letter each, in the order of their places: ready, outdated, held back, pulling, failing,
+// failing and pulling again, Silent, never reported, never reported though it joined long ago, joined (no first
+// sync), managed by the operator, and "-" for a node without the set.
 func nodes(t *testing.T, letters string) (all []fleet.Node) {
 	t.Helper()
 	for i, letter := range letters {

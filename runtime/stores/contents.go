@@ -14,8 +14,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Contents returns what the stores of a node that pinbox made and that are mounted have: the layers that a delta may need. A store
-// that cannot be read is left out, and the error says which.
+// Contents returns what the stores of a node that pinbox made and that are mounted have: the layers that a delta may
+// need. A store that cannot be read is left out, and the error says which.
 func Contents(m Manager) ([]pinset.StoreContent, error) {
 	state, err := ReadState(m.Dir)
 	if err != nil {

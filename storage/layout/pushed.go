@@ -94,7 +94,8 @@ func DecodePushed(manifest []byte) ([]PushedFile, error) {
 
 func (f PushedFile) validate() error {
 	switch {
-	case f.Name == "" || strings.HasPrefix(f.Name, ".") || strings.ContainsAny(f.Name, "/\\\x00") || !pinset.Printable(f.Name):
+	case f.Name == "" || strings.HasPrefix(f.Name, ".") || strings.ContainsAny(f.Name, "/\\\x00"),
+		!pinset.Printable(f.Name):
 		return fmt.Errorf("name %q: not the name of a file in a folder", f.Name)
 	case f.Size < 0:
 		return fmt.Errorf("size %d: below 0", f.Size)

@@ -14,8 +14,8 @@ import (
 //	4 bytes: the tag of the content
 //	the name, and the inode as it is in an index
 //
-// After a directory comes where it was written, if it was. Instead of an inode there may be linkMark and the place of an
-// inode in shared.
+// After a directory comes where it was written, if it was. Instead of an inode there may be linkMark and the place of
+// an inode in shared.
 type leaves struct {
 	records
 	shared []*Inode  // with further names

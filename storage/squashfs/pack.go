@@ -180,7 +180,8 @@ func (p *Pack) Check() error {
 }
 
 // MoveTo verifies the blocks of a small pack, and writes them to a position of another file, which the pack is in then.
-// It returns how many bytes they have. The caller closes the former file. The error is a *Damage if the pack is damaged.
+// It returns how many bytes they have. The caller closes the former file. The error is a *Damage if the pack is
+// damaged.
 func (p *Pack) MoveTo(file interface {
 	File
 	io.WriterAt
