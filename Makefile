@@ -68,7 +68,7 @@ demo: build
 # As root with Debian's packages nothing is skipped but what needs files of others
 # beside this project; another user skips, by name, what mounts.
 test: deps docs-deps peers vet
-	go test -race ./storage/squashfs ./storage/compose ./storage/atomicfile
+	go test -race -skip 'Memory|ManyFiles' ./storage/squashfs ./storage/compose ./storage/atomicfile
 	go vet $(NATIVE) ./storage/...
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test $(NATIVE) ./storage/codec ./storage/squashfs ./storage/compose
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 3 -timeout 30m ./...
