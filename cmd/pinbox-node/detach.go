@@ -15,9 +15,9 @@ func detachCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
-		Short: "Remove a store that is not used; without a name, all of them",
-		Long: `Remove a store that is not used by a set, a container, a layer of CRI-O's own store,
-or another store. Otherwise list what uses it.
+		Short: "Remove a store that nothing uses; without a name, all such stores",
+		Long: `Remove a store if no set, no container, no layer of CRI-O's own store and no other store
+uses it. Otherwise list what uses it.
 
 Without a name, remove all stores that are not used, except the stores that rollback needs.`,
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.attachedStores,

@@ -39,7 +39,7 @@ func fetchStoreCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&sum, "digest", "", "`DIGEST` of the store's file")
 	cmd.Flags().Int64Var(&o.Size, "size", 0, "its size in `BYTES`")
-	cmd.Flags().DurationVar(&o.Stall, "stall", 0, "how long the server may send nothing (default 1m)")
+	cmd.Flags().DurationVar(&o.Stall, "stall", 0, "`TIME` without a byte after which an attempt ends (default 1m)")
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

@@ -26,7 +26,7 @@ func verifyCommand() *cobra.Command {
 		Short: "Read layers of the mounted stores again and compare them with their DiffIDs",
 		Long: `Read layers of the mounted stores again, from their disks and media, and compare them with
 their DiffIDs. The command changes nothing and runs at low priority. With --sample, it
-reads layers in random order until they have so many percent of all bytes.`,
+reads layers in random order until they have PERCENT of all bytes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if seed == 0 {

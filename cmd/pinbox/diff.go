@@ -19,9 +19,9 @@ func diffCommand() *cobra.Command {
 		Use:   "diff OLD NEW",
 		Short: "Compare two locks, folders or ISOs: images and layers changed, added and removed",
 		Long: `Compare two locks, folders or ISOs: images and layers changed, added and removed. An image is
-changed if its component, its tag or its repository has another digest; the layers are those that
-the old one lacks. Of a thin delta, also what of each layer is the same, patched and literal, and
-which files take most of it.`,
+changed if its component, its tag or its repository has another digest in NEW. For each image, diff
+shows the layers that OLD lacks. If NEW is a thin delta, diff also shows how much of each layer is
+the same, patched and literal, and which files take the most space.`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var locks [2]pinset.Lock

@@ -25,7 +25,7 @@ var errNotReady = errors.New("not all nodes are ready")
 const askInterval = 10 * time.Second
 
 func fleetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "fleet", Short: "Show which nodes have the images of their sets, and change these"}
+	cmd := &cobra.Command{Use: "fleet", Short: "Show which nodes have the images of their sets, and roll out changed sets"}
 	cmd.AddCommand(fleetStatusCommand(), fleetApplyCommand(), fleetPauseCommand(), fleetResumeCommand(),
 		fleetRollbackCommand(), fleetControllerCommand())
 	return cmd
@@ -45,16 +45,16 @@ func fleetStatusCommand() *cobra.Command {
 	var f fleetFlags
 	cmd := &cobra.Command{
 		Use:   "status [REPORTS...]",
-		Short: "Say how many nodes are ready, and why the others are not",
+		Short: "Show how many nodes are ready, and why the others are not",
 		Long: `status asks the API of a cluster for the reports of its nodes, or reads files and folders of
 reports: those that "pinbox-node report" writes, or "kubectl get nodeimagestatuses -o json".
 
   pinbox fleet status --set worker --wait --timeout 2h
   pinbox fleet status /media/stick/reports/
 
-The exit code is 0 if all nodes are ready, and 1 if one is not. With the API, a node that
-has never reported is not ready, nor is one that does not have the last generation of its
-sets yet, also if a rollout holds that back.`,
+The exit code is 0 if all nodes are ready, and 1 if one is not. With the API, these nodes
+are not ready, too: a node that has never reported, and a node that does not have the
+latest generation of its sets yet, even if a rollout holds it back.`,
 		ValidArgsFunction: cli.FileArgs(math.MaxInt, "json"),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return f.run(cmd.Context(), paths, cmd.OutOrStdout(), cmd.ErrOrStderr())

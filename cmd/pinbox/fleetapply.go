@@ -15,15 +15,15 @@ func fleetApplyCommand() *cobra.Command {
 	var files []string
 	cmd := &cobra.Command{
 		Use:   "apply -f SETS [ROLLOUT]",
-		Short: "Give nodes other sets, in waves",
+		Short: "Change the sets of the nodes, in waves",
 		Long: `apply writes sets to the API of a cluster, and a rollout that releases them to the nodes
-in waves. A wave is LIMIT or NAME=LIMIT: how many nodes have the sets at its end, as a
-number, a percentage, or rest. "pinbox fleet controller" advances the rollout.
+in waves. A wave is LIMIT or NAME=LIMIT. LIMIT is the number of nodes that have the sets
+at its end: a number, a percentage, or rest. "pinbox fleet controller" advances the rollout.
 
   pinbox fleet apply -f sets/ --wave canary=1 --wave 10% --wave rest --success 95%
   pinbox fleet status --wait
 
-A rollout that is not named has the name fleet. Nodes that the Machine Config Operator
+Without a name, the rollout is fleet. Nodes that the Machine Config Operator
 manages do not wait for waves.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

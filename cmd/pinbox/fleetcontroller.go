@@ -18,9 +18,9 @@ func fleetControllerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Advance the rollouts of a cluster",
-		Long: `controller releases the sets of rollouts to the nodes, wave by wave, until it is ended. Of
-several, one leads, and another one follows if that ends. It keeps nothing, so it may run
-anywhere; while none runs, nothing moves on, and the nodes stay as they are.
+		Long: `controller releases the sets of rollouts to the nodes, wave by wave, until it is stopped. If
+several controllers run, one leads; if it ends, another one takes over. A controller stores
+nothing, so it may run anywhere. While none runs, no rollout advances, and nodes stay as they are.
 
   pinbox fleet controller --kubeconfig in-cluster      # in a pod: deploy/controller.yaml`,
 		Args: cobra.NoArgs,

@@ -9,16 +9,16 @@ import (
 )
 
 func fleetPauseCommand() *cobra.Command {
-	return pauseCommand(true, "pause [ROLLOUT]", "Release a rollout to no more nodes", "paused",
-		`pause stops a rollout: nodes that are released go on, and no more are released until
-"pinbox fleet resume". A rollout that is not named has the name fleet.`)
+	return pauseCommand(true, "pause [ROLLOUT]", "Pause a rollout: release it to no more nodes", "paused",
+		`pause stops a rollout. Nodes that are released already continue; no more nodes are released
+until "pinbox fleet resume". Without a name, the rollout is fleet.`)
 }
 
 func fleetResumeCommand() *cobra.Command {
-	return pauseCommand(false, "resume [ROLLOUT]", "Go on with a rollout that was paused", "resumed",
-		`resume ends "pinbox fleet pause". A rollout that is paused since nodes fail goes on by
-itself when enough of them are ready, or when the sets are changed. A rollout that is not
-named has the name fleet.`)
+	return pauseCommand(false, "resume [ROLLOUT]", "Continue a rollout that was paused", "resumed",
+		`resume ends "pinbox fleet pause". A rollout that is paused because nodes fail needs no resume:
+it continues when enough of them are ready, or when the sets are changed. Without a name, the
+rollout is fleet.`)
 }
 
 // pauseCommand pauses or resumes a rollout.

@@ -34,9 +34,9 @@ func initCommand() *cobra.Command {
 	f := initFlags{out: "appliance.yaml"}
 	cmd := &cobra.Command{
 		Use:   "init [-o appliance.yaml]",
-		Short: "Write an appliance file to begin with",
-		Long: `init writes an appliance file with comments. On a terminal it asks for what no flag says:
-the name, the platform, the kind of the images' input, the input, and the live ISO.
+		Short: "Write a first appliance file, with comments",
+		Long: `init writes an appliance file with comments. On a terminal it asks for each of these
+that no flag gives: the name, the platform, the kind of input, the input, and the live ISO.
 Without a terminal it asks nothing, and needs --name and an input.`,
 		Example: `  pinbox init
   pinbox init --name factory-12 --set sets/ --iso rhcos-live.iso`,

@@ -15,7 +15,7 @@ func isoExtractCommand() *cobra.Command {
 	var pxe string
 	cmd := &cobra.Command{
 		Use:   "extract appliance.iso {--ignition | --store | --lock} > file",
-		Short: "Write a part of an ISO, or what boots it from a network",
+		Short: "Write a part of an ISO, or the files that boot it from a network",
 		Example: `  pinbox iso extract appliance.iso --ignition > config.ign
   pinbox iso extract appliance.iso --pxe pxe/`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),

@@ -23,8 +23,8 @@ func lintCommand() *cobra.Command {
 
   helm template chart/ | pinbox lint --lock out/ -
 
-With --openshift it also lists what of a cluster asks a registry in any case, for which
-it needs no PATH. It contacts no registry itself. The exit code is 3 if it finds something.`,
+With --openshift, lint also lists the components of a cluster that always contact a registry;
+this needs no PATH. lint itself contacts no registry. The exit code is 3 if there is a finding.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if version != "" {
 				return nil

@@ -22,7 +22,7 @@ func mediumCommand() *cobra.Command {
 	var parts string
 	cmd := &cobra.Command{
 		Use:   "medium {out/ | delta/} -o medium.iso",
-		Short: "Write a store to an ISO without a system, with the label that the node looks for",
+		Short: "Write a store to an ISO without a system, with the label that nodes look for",
 		Example: `  pinbox medium delta/ -o delta.iso
   pinbox medium delta/ --split 4G -o parts && cp -r parts /run/media/stick/`,
 		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1),

@@ -16,7 +16,7 @@ func pushCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "push {delta/ | out/} oci://REGISTRY/REPOSITORY[:TAG]",
-		Short: "Put a store into a registry as an OCI artifact, from which nodes attach it",
+		Short: "Push a store to a registry as an OCI artifact, so that nodes can attach it",
 		Example: `  pinbox push delta/ oci://registry.example.com/site/releases
   pinbox push delta/ oci://registry.example.com/site/releases:42 --authfile auth.json`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(1),

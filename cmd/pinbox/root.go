@@ -20,9 +20,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "pinbox",
 		Short: "Build offline appliances for CRI-O nodes",
-		Long: `pinbox takes the images that a node must have and writes them once into a read-only
-image store. It also writes the Ignition config that mounts the store and pins the
-images: the node boots with every image, and pulls and copies nothing.
+		Long: `pinbox writes the images that a node must have into a read-only image store, each layer
+once. It also writes the Ignition config that mounts the store and pins the images. When
+the node boots, every image is there: nothing is pulled or copied.
 
 ` + exitHelp(),
 		Version: version + " (" + codec.ZstdID() + ")",
