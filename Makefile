@@ -23,7 +23,7 @@ DEBIAN_BENCH := e2fsprogs erofs-utils isal podman skopeo squashfs-tools zstd
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test deps docs-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet lint mutate fuzz soak
+.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -100,6 +100,11 @@ bin/peers/debian.tar: | deps
 bin/peers/libisal2.deb: | deps
 	mkdir -p bin/peers
 	cd bin/peers && apt-get download -q libisal2 && mv libisal2_*.deb libisal2.deb
+
+# For docs/tutorial.md: the next, and what it takes. The first time builds CRI-O and Ignition.
+live-iso: deps boot-deps
+	$(MAKE) -C fixtures/peers live
+	$(MAKE) bin/peers/live.iso
 
 # A live ISO of Debian packages with CRI-O, made as CoreOS makes its own.
 bin/peers/live.iso: $(filter-out %_test.go,$(wildcard fixtures/live/*.* fixtures/live/init fixtures/live/udhcpc fixtures/live/installer/* fixtures/live/guest/*.go fixtures/pod/*.go))
