@@ -111,6 +111,11 @@ var notInScripts = []struct{ prefix, why string }{
 	{"CGO_ENABLED=0 go install ", "takes a module proxy: TestGoInstall of fixtures/fresh"},
 	{"helm template ", "another program; the session gives lint a file on stdin"},
 	{"sudo ", "takes root: TestDirByTheProgram"},
+	{"sudo apt-get ", "another program: make boot-deps"},
+	{"sudo env PATH=", "takes root: make boot-test"},
+	{"git clone ", "another program: TestTutorial of fixtures/live"},
+	{"cd pinbox", "goes with the clone: TestTutorial of fixtures/live"},
+	{"export PATH=", "goes with the clone: TestTutorial of fixtures/live"},
 	{"mkdir -p rootfs/", "goes with the next: a file system of the user's own"},
 	{"tar -C rootfs/", "takes root: builder's TestFormatsOfTheStore extracts a store.tar likewise"},
 	{"mkfs.ext4 -d rootfs", "another program"},
@@ -196,7 +201,7 @@ var (
 )
 
 // documentCommands are the commands of all blocks of shell in a document. What a console shows is run by
-// TestConsoleOfTheReadmeGolden.
+// TestConsoleOfTheReadmeGolden, and by TestTutorial of fixtures/live.
 func documentCommands(text string) (commands []string) {
 	for _, block := range shellBlock.FindAllStringSubmatch(text, -1) {
 		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
