@@ -18,12 +18,14 @@ DEBIAN_KUBE := etcd-server prometheus
 
 DEBIAN_DOCS := mkdocs python3-pymdownx
 
+DEBIAN_LINT := codespell
+
 DEBIAN_BENCH := e2fsprogs erofs-utils isal podman skopeo squashfs-tools zstd
 
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet lint mutate fuzz soak
+.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -120,6 +122,9 @@ docs-deps:
 bench-deps:
 	@dpkg -s $(DEBIAN_BENCH) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_BENCH); }
 
+lint-deps:
+	@dpkg -s $(DEBIAN_LINT) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_LINT); }
+
 kube-deps:
 	@dpkg -s $(DEBIAN_KUBE) >/dev/null 2>&1 || { apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends $(DEBIAN_KUBE); }
 
@@ -137,10 +142,12 @@ vet:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./...
 
-# What .golangci.yml lists. The first time builds golangci-lint: about 3 minutes.
-lint:
+# What .golangci.yml lists, and the spelling of the documents and the help. The first time builds golangci-lint: about 3
+# minutes. The words to ignore are a file's suffix, an algorithm and a mistake that the documents show.
+lint: lint-deps
 	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint ../../bin/peers/actionlint
 	bin/peers/actionlint
+	codespell --ignore-words-list bu,flate,platfrom README.md CONTRIBUTING.md docs/*.md docs/*.json deploy fixtures/golden/*.txt
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/cache/golangci-lint bin/peers/golangci-lint run ./...
 
 # Changes these packages in many small ways, and fails if the tests of one pass for more than a

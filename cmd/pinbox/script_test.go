@@ -136,6 +136,11 @@ var notInScripts = []struct{ prefix, why string }{
 	{"kubectl ", "takes an API server: fixtures/kube applies the same files to one"},
 	{"echo 'PINBOX_NODE_FLAGS=", "a file of variables"},
 	{"dnf ", "another program"},
+	{"openshift-install ", "another program: builder/openshift checks the manifests with OpenShift's own types"},
+	{"cp out/manifests/", "goes with openshift-install"},
+	{"oc ", "takes an OpenShift cluster: builder/openshift checks the manifests with its own types"},
+	{"ssh ", "takes a node: the line copies the store to it"},
+	{"curl -X PATCH ", "takes an assisted installer"},
 	{"pinbox fleet status --", "takes an API server: fixtures/kube"},
 	{"pinbox fleet apply ", "takes an API server: fixtures/kube runs the line"},
 	{"pinbox fleet pause", "takes an API server: fixtures/kube runs the line"},
@@ -194,7 +199,7 @@ func glob(t *testing.T, pattern string) []string {
 }
 
 var (
-	shellBlock    = regexp.MustCompile("(?ms)^```sh\n(.*?)^```")
+	shellBlock    = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```")
 	shellComment  = regexp.MustCompile(`(^|\s)#.*`)
 	shellOperator = regexp.MustCompile(`&&|\|\|?|;`)
 	scriptCommand = regexp.MustCompile(`(?m)^(?:! )?(?:exec|exits \d+) (.*)$`)
@@ -232,8 +237,9 @@ func TestCommandsOfDocuments(t *testing.T) {
 		want string
 	}{
 		"document": {
-			documentCommands, "pinbox no\n```sh\na | pinbox b -  # c\n\npinbox  d && pinbox e\n```\n```yaml\nf: g\n```\n",
-			"a, pinbox b -, pinbox d, pinbox e",
+			documentCommands, "pinbox no\n```sh\na | pinbox b -  # c\n\npinbox  d && pinbox e\n```\n```yaml\nf: g\n```\n" +
+				"- h\n  ```sh\n  pinbox i\n  ```\n",
+			"a, pinbox b -, pinbox d, pinbox e, pinbox i",
 		},
 		"session": {
 			scriptCommands, "# exec no\nexec pinbox a\n! exec pinbox b  -c d\nexits 3 pinbox e\nstdout x\n-- f --\nexec no\n",
