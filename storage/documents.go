@@ -24,16 +24,17 @@ type documents struct {
 type keptDocuments struct{ index, manifest, config compose.Document }
 
 // keep moves the documents of an image to where they are to be.
-func (d *documents) keep(r *Resolved) {
+func (d *documents) keep(r *Resolved) error {
 	switch {
 	case d.none:
 		r.Signatures = nil
 	case d.file.Tmp == "":
-		return
+		return nil
 	default:
 		r.kept = &keptDocuments{d.file.Keep(r.Index), d.file.Keep(r.Manifest), d.file.Keep(r.Config)}
 	}
 	r.Index, r.Manifest, r.Config = nil, nil, nil
+	return d.file.Err()
 }
 
 // documents returns the index, if there is one, the manifest and the configuration.

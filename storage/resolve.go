@@ -161,8 +161,7 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 		return r, src.explain(ctx, err)
 	}
 	c.texts.share(r.Layers)
-	c.documents.keep(&r)
-	return r, nil
+	return r, c.documents.keep(&r)
 }
 
 // checkConfigSize checks the size of a configuration. The library's error does not name it.

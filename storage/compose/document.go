@@ -16,6 +16,7 @@ type Documents struct {
 	mu   sync.Mutex
 	file *os.File
 	size int64
+	err  error
 }
 
 // Document is a manifest or a configuration.
@@ -26,7 +27,7 @@ type Document struct {
 	size int
 }
 
-// Keep keeps a document. It stays in memory if the file cannot be written.
+// Keep keeps a document. It stays in memory if the file cannot be written: see Err.
 func (d *Documents) Keep(content []byte) Document {
 	inMemory := Document{held: content}
 	if d == nil || d.Tmp == "" || len(content) == 0 {
@@ -34,19 +35,25 @@ func (d *Documents) Keep(content []byte) Document {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.file == nil {
-		file, err := atomicfile.Unnamed(d.Tmp)
-		if err != nil {
-			return inMemory
-		}
-		d.file = file
+	if d.file == nil && d.err == nil {
+		d.file, d.err = atomicfile.Unnamed(d.Tmp)
 	}
-	if _, err := d.file.WriteAt(content, d.size); err != nil {
+	if d.err == nil {
+		_, d.err = d.file.WriteAt(content, d.size)
+	}
+	if d.err != nil {
 		return inMemory
 	}
 	kept := Document{in: d.file, at: d.size, size: len(content)}
 	d.size += int64(len(content))
 	return kept
+}
+
+// Err is why the file cannot be written. Then it may still have a name, and lie in what is being made.
+func (d *Documents) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
 }
 
 // Close closes the file. The documents in it can be read no more.

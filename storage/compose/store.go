@@ -282,7 +282,7 @@ func (s *Store) Close() (*squashfs.Inode, error) {
 func (s *Store) placeImages() error {
 	defer s.documents.Close()
 	images, err := s.images.Records()
-	if err != nil {
+	if err := errors.Join(err, s.documents.Err()); err != nil {
 		return err
 	}
 	dir := s.dir(0o700)
