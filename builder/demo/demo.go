@@ -19,8 +19,7 @@ func made() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
 // Write writes an OCI image layout to dir, with an image for linux/amd64 under each of Names. The images
 // share a layer with the program as /bin/program, and each has a small layer of its own, which differs from that of
-// another version. Equal programs give
-// equal bytes.
+// another version. Equal programs give equal bytes.
 func Write(dir, version string, program []byte) error {
 	if err := write(ocilayout.Layout(dir), version, program); err != nil {
 		return fmt.Errorf("write sample images: %w", err)

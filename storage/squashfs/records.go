@@ -47,7 +47,8 @@ func (r *records) add(b []byte) uint32 {
 	return uint32(at)
 }
 
-// spill moves a full chunk to the file. It stays if that fails.
+// spill moves a full chunk to the file. It stays if that cannot be written. A file that cannot be made is an error,
+// since it may still have a name, and lie in what is being written.
 func (r *records) spill(n int) {
 	if n < heldChunks || r.tmp == "" {
 		return
@@ -56,6 +57,7 @@ func (r *records) spill(n int) {
 		var err error
 		if r.file, err = atomicfile.Unnamed(r.tmp); err != nil {
 			r.tmp = ""
+			r.fail(err)
 			return
 		}
 	}
