@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/inventory"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cluster"
 	"github.com/pinbox/pinbox/runtime/setup"
@@ -75,7 +76,7 @@ func checkFields(t *testing.T, sections map[string]string) {
 	for title, value := range map[string]any{
 		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
 		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
-		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{},
+		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{}, "Inventory": inventory.Inventory{},
 		"Store": struct {
 			Layers []layout.Layer
 			Images []layout.Image

@@ -114,6 +114,7 @@ var rooms = map[string][]string{
 	},
 	"builder": {
 		"builder",
+		"builder/inventory",
 		"builder/firstboot builder/lint builder/resolve builder/sbom builder/sites builder/usage builder/verify",
 		"builder/openshift",
 		"builder/base builder/spec",

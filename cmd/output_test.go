@@ -18,6 +18,7 @@ func TestOutputs(t *testing.T) {
 	lock := filepath.Join(fixtures.Root(t), "fixtures/golden/pinbox.lock.json")
 	for _, line := range []string{
 		"pinbox diff " + lock + " " + lock,
+		"pinbox inspect " + lock,
 		"pinbox cache ls --cache-dir " + dir,
 		"pinbox-node stores --sets " + dir + "/etc/sets.d --state " + dir + "/state --crio-config " + dir,
 	} {

@@ -8,24 +8,45 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/inventory"
 	"github.com/pinbox/pinbox/builder/usage"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/browser"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/page"
 )
 
-// registry is that of a test, whose port is another one each time.
-var registry = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+// registry is that of a test, whose port is another one each time. The digests of documents depend on it.
+var (
+	registry = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	sums     = regexp.MustCompile(`<code>[0-9a-f]{64}</code>`)
+)
 
-// open opens the page of a report in a browser.
-func open(t *testing.T, report usage.Report) *browser.Page {
+// openFolder opens the page of a folder in a browser, as pinbox inspect writes it.
+func openFolder(t *testing.T, dir string) *browser.Page {
 	t.Helper()
-	var text bytes.Buffer
-	if err := report.HTML(&text, "1.2.3"); err != nil {
+	report, err := usage.Read(t.Context(), dir)
+	if err != nil {
 		t.Fatal(err)
 	}
+	held, err := inventory.Read(t.Context(), dir, inventory.Checked{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return open(t, report, held.Sections()...)
+}
+
+// open opens the page of a report in a browser.
+func open(t *testing.T, report usage.Report, more ...page.Section) *browser.Page {
+	t.Helper()
+	var text bytes.Buffer
+	if err := report.HTML(&text, "1.2.3", more...); err != nil {
+		t.Fatal(err)
+	}
+	html := registry.ReplaceAll(text.Bytes(), []byte("registry.example.com"))
+	html = sums.ReplaceAll(html, []byte("<code>"+strings.Repeat("0", 64)+"</code>"))
 	file := filepath.Join(t.TempDir(), "page.html")
-	if err := os.WriteFile(file, registry.ReplaceAll(text.Bytes(), []byte("registry.example.com")), 0o644); err != nil {
+	if err := os.WriteFile(file, html, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return browser.Open(t, file)
@@ -45,8 +66,14 @@ func TestPageInABrowser(t *testing.T) {
 	for i, name := range hostile {
 		entries = append(entries, sample.File(name, noise(byte(i), 100_000)))
 	}
-	page := open(t, read(t, push(t, r, "a/hostile", entries),
-		push(t, r, "a/plain", []sample.Entry{sample.File("usr/bin/program", noise(9, 200_000))})))
+	dir := build(t, push(t, r, "a/hostile", entries),
+		push(t, r, "a/plain", []sample.Entry{sample.File("usr/bin/program", noise(9, 200_000))}))
+	for _, name := range hostile { // beside the store, too
+		if err := os.WriteFile(filepath.Join(dir, strings.ReplaceAll(name, "/", "")), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page := openFolder(t, dir)
 	for _, width := range []int{400, 1280} {
 		page.Load(width, ".cell")
 		dom := page.HTML()
@@ -63,7 +90,7 @@ func TestPageInABrowser(t *testing.T) {
 				t.Errorf("width %d: got no %q in the treemap\n%s", width, want, treemap)
 			}
 		}
-		for _, want := range []string{`aria-current="true"`, "Made by pinbox 1.2.3."} {
+		for _, want := range []string{`aria-current="true"`, "Made by pinbox 1.2.3.", "Documents", "not listed"} {
 			if !strings.Contains(dom, want) {
 				t.Errorf("width %d: got no %q\n%s", width, want, dom)
 			}
@@ -71,10 +98,10 @@ func TestPageInABrowser(t *testing.T) {
 	}
 }
 
-// everyone is the report of two images, one of which hides a file.
-func everyone(t *testing.T) usage.Report {
+// everyone is the folder of two images, one of which hides a file.
+func everyone(t *testing.T) string {
 	r, _ := appliance.Registry(t)
-	return read(t, push(t, r, "a/one", []sample.Entry{
+	return build(t, push(t, r, "a/one", []sample.Entry{
 		sample.File("usr/bin/program", noise(1, 300_000)), sample.File("usr/share/data", noise(2, 200_000)),
 	}), push(t, r, "a/two", []sample.Entry{sample.File("opt/other", noise(3, 250_000))},
 		[]sample.Entry{sample.File("opt/other", "new")}))
@@ -82,7 +109,7 @@ func everyone(t *testing.T) usage.Report {
 
 // The page can be used with a keyboard alone, and by who uses a screen reader, or needs contrast.
 func TestPageForEveryone(t *testing.T) {
-	page := open(t, everyone(t))
+	page := openFolder(t, everyone(t))
 	page.Load(1280, ".cell")
 	t.Run("keyboard", func(t *testing.T) { checkKeyboard(t, page) })
 	t.Run("axe", page.CheckAccess)
@@ -90,7 +117,7 @@ func TestPageForEveryone(t *testing.T) {
 
 // The page looks as it did, and a layout that breaks is noticed.
 func TestGoldenPictures(t *testing.T) {
-	page := open(t, everyone(t))
+	page := openFolder(t, everyone(t))
 	page.Load(1280, ".cell")
 	page.CheckPictures(t, "store")
 	whole := page.Picture(1280)

@@ -36,8 +36,9 @@ type baseRow struct {
 	Members []*baseRow
 }
 
-// HTML writes the report as one page that needs no other file and no network. version is that of pinbox.
-func (r Report) HTML(w io.Writer, version string) error {
+// HTML writes the report as one page that needs no other file and no network. version is that of pinbox, and more are
+// sections that come after the images.
+func (r Report) HTML(w io.Writer, version string, more ...page.Section) error {
 	var bases bytes.Buffer
 	t, err := template.New("bases").Parse(basesText)
 	if err == nil {
@@ -60,7 +61,7 @@ func (r Report) HTML(w io.Writer, version string) error {
 	hidden := files("hidden", "Files that no container sees", r.Hidden)
 	hidden.Text = "A layer above has another file at the same path, or removes it. All of them take " +
 		bytesize.Format(r.HiddenStored) + "."
-	p.Sections = append(p.Sections, r.against(), r.images(), page.Section{
+	p.Sections = append(append(append(p.Sections, r.against(), r.images()), more...), page.Section{
 		ID: "bases", Title: "Which images share which layers", HTML: template.HTML(bases.String()),
 	}, files("largest", "Largest files", r.Largest), hidden)
 	return p.Write(w)

@@ -56,11 +56,17 @@ func push(t *testing.T, r *sample.Registry, name string, layers ...[]sample.Entr
 	return pin
 }
 
-func read(t *testing.T, pins ...string) usage.Report {
+// build makes an appliance of the pins, and returns its folder.
+func build(t *testing.T, pins ...string) string {
 	t.Helper()
 	o := appliance.Options(t, sample.SetNamed("s", pins...))
 	appliance.Build(t, o)
-	report, err := usage.Read(t.Context(), o.Out)
+	return o.Out
+}
+
+func read(t *testing.T, pins ...string) usage.Report {
+	t.Helper()
+	report, err := usage.Read(t.Context(), build(t, pins...))
 	if err != nil {
 		t.Fatal(err)
 	}

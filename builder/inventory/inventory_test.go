@@ -1,0 +1,295 @@
+package inventory_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/sbom"
+	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/root"
+	"github.com/pinbox/pinbox/storage/signature"
+)
+
+func TestMain(m *testing.M) {
+	if root.Init() {
+		return
+	}
+	code := m.Run()
+	fixtures.RemovePrograms()
+	os.Exit(code)
+}
+
+// labels of an image, one of which would be a script if a page took it for HTML.
+var labels = map[string]string{
+	"org.opencontainers.image.version": "1.2.3", "vendor": "<script>document.title='owned'</script>",
+}
+
+// push pushes an image with the labels, of which dpkg knows a package.
+func push(t *testing.T, r *sample.Registry, name string) (pin string) {
+	t.Helper()
+	layer, err := sample.TarLayer(sample.File("var/lib/dpkg/status", "Package: "+filepath.Base(name)+
+		"\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := sample.Image("amd64", false, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Config.Labels = labels
+	img, err = mutate.ConfigFile(img, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pin, err = r.Push(t.Context(), name, img.(v1.Image)); err != nil {
+		t.Fatal(err)
+	}
+	return pin
+}
+
+// signedImages are one with a signature of sigstore in the registry, one with one of OpenPGP in a folder, and one
+// without. registriesD says where they are, and key is the ID of the OpenPGP key.
+func signedImages(t *testing.T) (pins []string, registriesD, key string) {
+	t.Helper()
+	r, _ := appliance.Registry(t)
+	pins = []string{push(t, r, "a/sigstore"), push(t, r, "b/simple"), push(t, r, "c/none")}
+	if _, err := r.Cosign(t.Context(), pins[0]); err != nil {
+		t.Fatal(err)
+	}
+	signer, err := openpgp.NewEntity("site", "", "site@example.com", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, digest, _ := strings.Cut(pins[1], "@")
+	var text bytes.Buffer
+	w, err := openpgp.Sign(&text, signer, nil, nil)
+	if err == nil { // it names another image
+		_, err = fmt.Fprintf(w, `{"critical":{"type":"atomic container signature",`+
+			`"image":{"docker-manifest-digest":"sha256:%s"},"identity":{"docker-reference":%q}},"optional":{}}`,
+			strings.Repeat("a", 64), name)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	lookaside := filepath.Join(dir, "lookaside/b", "simple@sha256="+strings.TrimPrefix(digest, "sha256:"))
+	registriesD = filepath.Join(dir, "registries.d")
+	write(t, filepath.Join(lookaside, "signature-1"), text.String())
+	write(t, filepath.Join(registriesD, "all.yaml"),
+		"default-docker:\n  lookaside: file://"+dir+"/lookaside\n  use-sigstore-attachments: true\n")
+	return pins, registriesD, signer.PrimaryKey.KeyIdString()
+}
+
+func write(t *testing.T, name, text string) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// signedOptions are those of a build of signed images, whose sums and store are signed with a new key of minisign.
+func signedOptions(t *testing.T) (o builder.Options, publicKey, imageKey string) {
+	t.Helper()
+	pins, registriesD, imageKey := signedImages(t)
+	o = appliance.Options(t, sample.SetNamed("s", pins...))
+	o.Access.RegistriesDir = registriesD
+	publicKey = filepath.Join(t.TempDir(), "site.pub")
+	secret := filepath.Join(t.TempDir(), "site.key")
+	fixtures.Run(t, "minisign", "-G", "-W", "-p", publicKey, "-s", secret)
+	var err error
+	if o.Signer, err = signature.ReadSigner(secret, nil); err != nil {
+		t.Fatal(err)
+	}
+	return o, publicKey, imageKey
+}
+
+func read(t *testing.T, name string, checked inventory.Checked) inventory.Inventory {
+	t.Helper()
+	v, err := inventory.Read(t.Context(), name, checked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// document returns a document by its name.
+func document(t *testing.T, v inventory.Inventory, name string) inventory.Document {
+	t.Helper()
+	i := slices.IndexFunc(v.Documents, func(d inventory.Document) bool { return d.Name == name })
+	if i < 0 {
+		t.Fatalf("got no %s among %v, want it", name, v.Documents)
+	}
+	return v.Documents[i]
+}
+
+// The inventory has each image with its date, labels and signatures, and each document with what is known of its
+// signature: verified is only what was verified.
+func TestInventory(t *testing.T) {
+	o, publicKey, imageKey := signedOptions(t)
+	appliance.Build(t, o)
+	t.Run("images", func(t *testing.T) { checkImages(t, read(t, o.Out, inventory.Checked{}), imageKey) })
+	t.Run("without keys", func(t *testing.T) {
+		for _, d := range read(t, o.Out, inventory.Checked{}).Documents {
+			if d.Check != inventory.NotChecked || strings.Contains(d.Signed(), "verified") {
+				t.Errorf("%s: got the signature %q, want it not checked", d.Name, d.Signed())
+			}
+		}
+	})
+	t.Run("with keys", func(t *testing.T) { checkVerified(t, o.Out, publicKey) })
+	t.Run("packages", func(t *testing.T) { checkPackages(t, o.Out) })
+	t.Run("lock", func(t *testing.T) {
+		v := read(t, filepath.Join(o.Out, artifact.LockFile), inventory.Checked{})
+		if img := v.Images[0]; img.Check != inventory.Unread || !img.Created.IsZero() || len(v.Unread) != 1 {
+			t.Errorf("got %+v and %v of a lock, want that its signatures were not read, and why", img, v.Unread)
+		}
+	})
+	t.Run("changed documents", func(t *testing.T) { checkChanged(t, o.Out) })
+}
+
+func checkImages(t *testing.T, v inventory.Inventory, key string) {
+	t.Helper()
+	if len(v.Images) != 3 || len(v.Unread) > 0 {
+		t.Fatalf("got %d images and %v that could not be read, want 3 and nothing", len(v.Images), v.Unread)
+	}
+	for i, want := range []struct {
+		name, form, signed string
+		other              bool
+	}{
+		{"sigstore", "sigstore", "sigstore: not checked", false}, {"simple", "OpenPGP", "OpenPGP: not checked", true},
+		{name: "none", signed: "none"},
+	} {
+		img := v.Images[i]
+		if img.Name != want.name || img.Platform != "linux/amd64" || img.Created.IsZero() ||
+			img.Labels["vendor"] != labels["vendor"] || img.Layers != 1 || img.Size == 0 || img.Signed() != want.signed {
+			t.Errorf("got %+v, want the image %s with its date, labels, layers and the signature %q", img, want.name, want.signed)
+		}
+		if want.form == "" {
+			continue
+		}
+		if len(img.Signatures) != 1 || img.Signatures[0].Form != want.form || img.Signatures[0].Other != want.other {
+			t.Errorf("%s: got the signatures %+v, want one of %s", img.Name, img.Signatures, want.form)
+		}
+	}
+	if got := v.Images[1].Signatures[0].Keys; len(got) != 1 || got[0] != key {
+		t.Errorf("got the keys %v, want %s", got, key)
+	}
+}
+
+func checkVerified(t *testing.T, dir, publicKey string) {
+	t.Helper()
+	keys, err := signature.ReadKeys(publicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	good, err := verify.Signatures(t.Context(), dir, keys, progress.Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := read(t, dir, inventory.Checked{Keys: publicKey, Good: good})
+	for _, d := range v.Documents {
+		if d.Check != inventory.Verified {
+			t.Errorf("%s: got the signature %q, want it verified", d.Name, d.Signed())
+		}
+	}
+	store := document(t, v, artifact.StoreFile)
+	if len(store.Signatures) != 1 || store.Signatures[0].Form != "minisign" || len(store.Signatures[0].Keys) != 1 ||
+		store.Sums != inventory.Same || store.Size == 0 {
+		t.Errorf("got %+v, want a store as in the sums with a signature of minisign by its key", store)
+	}
+	for _, img := range v.Images {
+		if img.Check == inventory.Verified {
+			t.Errorf("got %s verified, want it not: the keys are for documents", img.Pin)
+		}
+	}
+}
+
+// An SBOM beside the folder has the numbers of packages; one of other images is not used.
+func checkPackages(t *testing.T, dir string) {
+	t.Helper()
+	all, err := sbom.Read(t.Context(), dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := all.SPDX(&text, "test"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "../a.spdx.json"), `{"spdxVersion":"SPDX-2.3"}`)
+	if v := read(t, dir, inventory.Checked{}); v.SBOM != "" || v.Images[0].Packages != nil {
+		t.Errorf("got %s and %v packages of an SBOM of nothing, want none", v.SBOM, v.Images[0].Packages)
+	}
+	write(t, filepath.Join(dir, "../b.spdx.json"), text.String())
+	v := read(t, dir, inventory.Checked{})
+	for _, img := range v.Images {
+		if img.Packages == nil || *img.Packages != 1 {
+			t.Errorf("%s: got %v packages, want 1", img.Pin, img.Packages)
+		}
+	}
+	if filepath.Base(v.SBOM) != "b.spdx.json" {
+		t.Errorf("got the SBOM %s, want b.spdx.json", v.SBOM)
+	}
+}
+
+// What the sums do not list, or list otherwise, is not covered by their signature.
+func checkChanged(t *testing.T, dir string) {
+	t.Helper()
+	write(t, filepath.Join(dir, "notes.txt"), "new")
+	write(t, filepath.Join(dir, artifact.ButaneFile), "changed")
+	if err := os.Remove(filepath.Join(dir, artifact.AllowlistFile)); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, artifact.StoreFile+".minisig"), "no signature")
+	v := read(t, dir, inventory.Checked{Keys: "site.pub", Good: []string{artifact.SumsFile}})
+	for name, want := range map[string]inventory.Sums{
+		"notes.txt": inventory.Unlisted, artifact.ButaneFile: inventory.Differs, artifact.AllowlistFile: inventory.Missing,
+	} {
+		if d := document(t, v, name); d.Sums != want || d.Check != inventory.Unsigned {
+			t.Errorf("%s: got %q and the signature %q, want %q and none", name, d.Sums, d.Signed(), want)
+		}
+	}
+	if d := document(t, v, artifact.StoreFile); d.Signatures[0].Problem == "" ||
+		d.Signatures[0].Check == inventory.Verified {
+		t.Errorf("got %+v, want that the signature cannot be read", d.Signatures[0])
+	}
+}
+
+// The store of format dir is one document, and its records are read in place.
+func TestInventoryOfAFolderStore(t *testing.T) {
+	fixtures.NeedRoot(t)
+	r, _ := appliance.Registry(t)
+	o := appliance.Options(t, sample.SetNamed("s", push(t, r, "a/b")))
+	o.Appliance.Spec.Store.Format = format.Dir
+	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, format.DirFile)
+	appliance.Build(t, o)
+	v := read(t, o.Out, inventory.Checked{})
+	store := document(t, v, format.DirFile)
+	if store.Files < 5 || store.Kind != "store" || store.Check != inventory.Unsigned || v.Images[0].Created.IsZero() {
+		t.Errorf("got %+v and %+v, want a store of several files, and the date of the image", store, v.Images[0])
+	}
+	if len(v.Documents) > 10 {
+		t.Errorf("got %d documents, want the store to be one: %v", len(v.Documents), v.Documents)
+	}
+}
