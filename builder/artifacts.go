@@ -46,7 +46,9 @@ func (w storeWriter) artifactFiles(ctx context.Context) (files []format.File) {
 				continue
 			}
 			written[b.Digest] = true
-			open := func() (io.ReadCloser, error) { return a.OpenBlob(ctx, w.plan.client, b, w.packs, w.Hooks.Add) }
+			open := func() (io.ReadCloser, error) {
+				return a.OpenBlob(ctx, w.plan.client, b, w.packs, format.Reading(w.Hooks), w.Hooks.Add)
+			}
 			if n == 0 {
 				open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(a.Manifest)), nil }
 			}

@@ -76,13 +76,14 @@ func (s *imageSource) artifact(
 var ErrResumed = errors.New("an earlier run has fetched a part, which may be damaged")
 
 // OpenBlob opens a blob of the OCI artifact. The reader fails at its end if the content does not match the digest
-// and the size. read is called with the bytes of each part; it may be nil. If the reader is closed earlier, parts
-// keeps what was fetched for the next call.
+// and the size. reading is called with how far it is, and read with the bytes of each part; both may be nil. If the
+// reader is closed earlier, parts keeps what was fetched for the next call.
 func (r Resolved) OpenBlob(
-	ctx context.Context, c *Client, b pinset.LockedBlob, parts cache.Cache, read func(int),
+	ctx context.Context, c *Client, b pinset.LockedBlob, parts cache.Cache, reading func(Reading), read func(int),
 ) (io.ReadCloser, error) {
 	layer := pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size}
-	blob := &artifactBlob{keep: true}
+	read, end := watch(reading, r.Image, layer, read)
+	blob := &artifactBlob{keep: true, end: end}
 	var err error
 	if blob.part, blob.resumes, err = openPartial(parts, layer); err == nil {
 		blob.ReadCloser, err = c.openLayer(ctx, r.Image, layer, fetching{part: blob.part, read: read})
@@ -99,6 +100,7 @@ type artifactBlob struct {
 	part    *cache.Partial // or nil
 	resumes bool           // part was not empty
 	keep    bool           // part is of use for the next run
+	end     func()         // says that no more of it is read
 }
 
 func (b *artifactBlob) Read(p []byte) (int, error) {
@@ -116,6 +118,7 @@ func (b *artifactBlob) Read(p []byte) (int, error) {
 }
 
 func (b *artifactBlob) Close() (err error) {
+	b.end()
 	if b.ReadCloser != nil {
 		_ = b.ReadCloser.Close() // it was only read
 	}

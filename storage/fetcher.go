@@ -270,7 +270,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 func (f *fetcher) fetchAndPack(
 	ctx context.Context, j *job, key cache.Key, part *cache.Partial, resumes bool,
 ) (pack *os.File, err error) {
-	read, end := f.watch(j)
+	read, end := watch(f.Reading, j.img, j.layer, f.count)
 	defer end()
 	open := func(ctx context.Context) (io.ReadCloser, error) {
 		return f.openLayer(ctx, j.img, j.layer, fetching{part: part, connections: f.connections, tmp: f.Tmp, read: read})

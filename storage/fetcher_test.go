@@ -61,7 +61,7 @@ func TestReadingOfALayer(t *testing.T) {
 	var said []Reading
 	f := &fetcher{PackOptions: PackOptions{Reading: func(r Reading) { said = append(said, r) }}}
 	j := &job{layer: layerOf(1, 100)}
-	read, end := f.watch(j)
+	read, end := watch(f.Reading, j.img, j.layer, f.count)
 	read(60)
 	read(40)
 	end()
@@ -72,7 +72,7 @@ func TestReadingOfALayer(t *testing.T) {
 		t.Errorf("got %+v, want %+v", said, want)
 	}
 	f.Reading = nil
-	read, end = f.watch(j)
+	read, end = watch(f.Reading, j.img, j.layer, f.count)
 	read(5)
 	end()
 	if f.got != 105 || len(said) != 4 {

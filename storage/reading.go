@@ -19,19 +19,20 @@ type Reading struct {
 	Ended bool
 }
 
-// watch returns what counts the bytes of a layer, and what is called at its end.
-func (f *fetcher) watch(j *job) (read func(int), end func()) {
-	if f.Reading == nil {
-		return f.count, func() {}
+// watch returns what counts the bytes of a layer, and what is called at its end. say is told of both; it and count may
+// be nil.
+func watch(say func(Reading), img pinset.Image, l pinset.LockedLayer, count func(int)) (read func(int), end func()) {
+	if say == nil {
+		return count, func() {}
 	}
 	var done atomic.Int64
-	say := func(ended bool) {
-		f.Reading(Reading{j.img, j.layer.Digest, done.Load(), j.layer.Size, ended})
-	}
-	say(false)
+	tell := func(ended bool) { say(Reading{img, l.Digest, done.Load(), l.Size, ended}) }
+	tell(false)
 	return func(n int) {
-		f.count(n)
+		if count != nil {
+			count(n)
+		}
 		done.Add(int64(n))
-		say(false)
-	}, func() { say(true) }
+		tell(false)
+	}, func() { tell(true) }
 }

@@ -55,7 +55,7 @@ type folder struct {
 }
 
 func (d *folder) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	return client.FillGraphRoot(ctx, d.Store, images, d.opts.Hooks.Add)
+	return client.FillGraphRoot(ctx, d.Store, images, Reading(d.opts.Hooks), d.opts.Hooks.Add)
 }
 
 func (d *folder) Add(f File) error {

@@ -134,6 +134,17 @@ func (h *holding) Write(b []byte) (int, error) {
 // On a terminal, bars show the whole and the layers that are being read, with bytes, rate and time; of a layer that was
 // read nothing is left.
 func TestBarsOfABuild(t *testing.T) {
+	for format, next := range map[string]string{"squashfs": "write store", "dir": "hash files"} {
+		t.Run(format, func(t *testing.T) { checkBars(t, format, next) })
+	}
+}
+
+// checkBars builds a store of a format. next is the stage after the layers.
+func checkBars(t *testing.T, format, next string) {
+	t.Helper()
+	if format == "dir" {
+		fixtures.NeedRoot(t)
+	}
 	drawn, held := make(chan struct{}), atomic.Bool{}
 	r := serve(t, damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 		if held.Load() && r.Method == http.MethodGet {
@@ -143,12 +154,14 @@ func TestBarsOfABuild(t *testing.T) {
 	}))
 	layer := noise(t)
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer))))
+	file := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n"+
+		"  sources: [{pinnedImageSets: ["+sets+"]}]\n  store: {format: "+format+"}\n"))
 	digest, err := layer.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
 	held.Store(true)
-	cmd, _, shown := onTerminal(t, "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
+	cmd, _, shown := onTerminal(t, "build", "-c", file, "--insecure-registry=127.0.0.1", "--node-binary",
 		fixtures.Program(t, nodePackage), "-o", "out", "--cache-dir", t.TempDir())
 	bar := " " + digest.Hex[:7] + " "
 	// The bytes of the half that was sent, the rate and the time.
@@ -164,7 +177,7 @@ func TestBarsOfABuild(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("got %v\n%s", err, screen)
 	}
-	if !strings.Contains(screen, "read layers ") || strings.LastIndex(screen, bar) > strings.LastIndex(screen, "write store") {
+	if !strings.Contains(screen, "read layers ") || strings.LastIndex(screen, bar) > strings.LastIndex(screen, next) {
 		t.Errorf("got\n%q\nwant bars of the whole, and the layer only while it is read", screen)
 	}
 }

@@ -104,7 +104,8 @@ func (c *Client) List(ctx context.Context) ([]pinset.StoredImage, error) {
 }
 
 // Pull pulls an image, with the credentials that the runtime itself finds for each endpoint. It
-// waits for a runtime that does not run, and has no time limit but ctx.
+// waits for a runtime that does not run, and has no time limit but ctx. CRI answers once, at the end, and
+// never says how far a layer is.
 func (c *Client) Pull(ctx context.Context, img pinset.Image) error {
 	_, err := c.images.PullImage(ctx, &criapi.PullImageRequest{Image: &criapi.ImageSpec{Image: img.String()}},
 		grpc.WaitForReady(true))
