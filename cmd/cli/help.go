@@ -109,6 +109,9 @@ func headings(cmd *cobra.Command) (sets []*pflag.FlagSet) {
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
 		heading := strings.Join(f.Annotations[headingKey], "")
 		if heading == "" {
 			heading = general

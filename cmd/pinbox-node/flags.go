@@ -66,14 +66,23 @@ func (f *nodeFlags) addReserve(flags *pflag.FlagSet) {
 	cli.Under("Space", flags)
 }
 
-// passFlags are the flags of commands that make passes. They include --interval, which only run
-// uses: all units read their flags from one file, node.env.
+// passFlags are the flags of commands that make passes. They include those of the service: all units read their flags
+// from one file, node.env.
 type passFlags struct {
 	planFlags
 	interval time.Duration
 }
 
+// add adds the flags, and does not list those of the service.
 func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
+	f.addService(flags, wait)
+	for _, name := range []string{"interval", "metrics", "kubeconfig", "jitter", "node-condition"} {
+		flags.Lookup(name).Hidden = true
+	}
+}
+
+// addService adds the flags, for run.
+func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
 	f.planFlags.add(flags, wait)
 	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
 	flags.TextVar(&f.Rate, "rate", runtime.Rate(0), "`RATE` of the pulls of a pass on average, as 20MB/s: the next image "+

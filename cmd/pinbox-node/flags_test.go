@@ -53,6 +53,24 @@ func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 	}
 }
 
+// The help of attach listed flags that do nothing for it, among them those of the metrics and of the cluster.
+func TestHelpListsTheFlagsOfTheService(t *testing.T) {
+	for command, want := range map[string]bool{"run": true, "attach": false, "rollback": false, "firstboot": false} {
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), []string{command, "--help"}, &out, &errOut); code != 0 {
+			t.Fatalf("%s: got exit code %d and %s, want 0", command, code, errOut.String())
+		}
+		for _, flag := range []string{"--interval", "--metrics ", "--kubeconfig", "--jitter", "--node-condition", "Cluster:"} {
+			if got := strings.Contains(out.String(), flag); got != want {
+				t.Errorf("%s --help: got %s in it %v, want %v", command, flag, got, want)
+			}
+		}
+		if !strings.Contains(out.String(), "--metrics-file") { // each pass writes it
+			t.Errorf("%s --help: got no --metrics-file, want it", command)
+		}
+	}
+}
+
 // mount uses the flags of node.env that it knows, such as --state, and ignores others, also misspelt
 // ones.
 func TestMountIgnoresUnknownFlags(t *testing.T) {

@@ -21,6 +21,6 @@ func runCommand() *cobra.Command {
 			return node.Run(cmd.Context(), f.Options, f.interval, log)
 		},
 	}
-	f.add(cmd.Flags(), 5*time.Second)
+	f.addService(cmd.Flags(), 5*time.Second)
 	return cmd
 }
