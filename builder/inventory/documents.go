@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -81,7 +82,7 @@ func (p *place) folder(dir string) (all []Document, err error) {
 	p.hash = func(name string) (string, error) {
 		return artifact.SumFile(p.ctx, filepath.Join(dir, name), progress.Hooks{})
 	}
-	p.read = func(name string) ([]byte, error) { return input.Read(filepath.Join(dir, name)) }
+	p.read = func(name string) ([]byte, error) { return readSignature(filepath.Join(dir, name)) }
 	err = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -109,6 +110,16 @@ func (p *place) folder(dir string) (all []Document, err error) {
 		return nil
 	})
 	return append(p.separate(all), p.missing(all)...), err
+}
+
+// readSignature reads as much of a file as a signature can have, and a byte more.
+func readSignature(name string) ([]byte, error) {
+	f, err := input.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, signature.MaxSize+1))
 }
 
 // inStore is how many files of the sums are in the store, if that is a folder.
@@ -189,7 +200,7 @@ func (p *place) lock(name string, size int64) ([]Document, error) {
 	p.hash = func(name string) (string, error) {
 		return artifact.SumFile(p.ctx, filepath.Join(dir, name), progress.Hooks{})
 	}
-	p.read = func(name string) ([]byte, error) { return input.Read(filepath.Join(dir, name)) }
+	p.read = func(name string) ([]byte, error) { return readSignature(filepath.Join(dir, name)) }
 	for _, suffix := range layout.SignatureSuffixes() {
 		if fi, err := os.Stat(name + suffix); err == nil && fi.Mode().IsRegular() {
 			p.signatures[file] = append(p.signatures[file], file+suffix)

@@ -24,6 +24,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/page"
 	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -195,6 +196,18 @@ func checkImages(t *testing.T, v inventory.Inventory, key string) {
 	}
 	if got := v.Images[1].Signatures[0].Keys; len(got) != 1 || got[0] != key {
 		t.Errorf("got the keys %v, want %s", got, key)
+	}
+	var text bytes.Buffer
+	if err := (page.Page{Sections: v.Sections()}).Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"vendor &lt;script&gt;", "this is another image", "a/sigstore", key} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("got no %q on the page, want it", want)
+		}
+	}
+	if strings.Contains(text.String(), labels["vendor"]) || strings.Contains(text.String(), ">verified<") {
+		t.Errorf("got a label as HTML, or a signature that is verified:\n%s", text.String())
 	}
 }
 

@@ -67,7 +67,7 @@ func printInventory(out io.Writer, names names, v inventory.Inventory) error {
 		return err
 	}
 	w = cli.Table(out)
-	fmt.Fprintln(w, "\nDOCUMENT\tSIZE\tSHA-256\tIN THE SUMS\tSIGNATURE")
+	fmt.Fprintln(w, "\nDOCUMENT\tSIZE\tSHA-256\tSUMS\tSIGNATURE")
 	for _, d := range v.Documents {
 		size := bytesize.Format(d.Size)
 		if d.Files > 0 {
@@ -77,7 +77,7 @@ func printInventory(out io.Writer, names names, v inventory.Inventory) error {
 		if !names.full {
 			sum = sum[:min(len(sum), shortDigest)]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", printable(d.Name), size, cmp.Or(sum, "-"), cmp.Or(d.Sums, "-"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.file(printable(d.Name)), size, cmp.Or(sum, "-"), cmp.Or(d.Sums, "-"),
 			printable(d.Signed()))
 	}
 	if err := w.Flush(); err != nil {

@@ -16,6 +16,7 @@ func (n *names) add(flags *pflag.FlagSet) {
 const (
 	maxRepository = 36 // columns of a repository
 	maxName       = 24 // columns of the name of a component, or of a repository's last part with a tag
+	maxFile       = 28 // columns of the path of a file
 	shortDigest   = 12 // digits, as podman shows
 )
 
@@ -49,4 +50,13 @@ func (n names) name(name string) string {
 		return name
 	}
 	return name[:maxName-3] + "…"
+}
+
+// file is the path of a file as a table shows it: its end says more than its beginning.
+func (n names) file(name string) string {
+	characters := []rune(name)
+	if over := len(characters) - maxFile; over > 0 && !n.full {
+		return "…" + string(characters[over+1:])
+	}
+	return name
 }

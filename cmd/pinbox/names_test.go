@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/builder/inventory"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // releases are two locks of a release with a long repository and a component with a long name.
@@ -59,6 +62,38 @@ func TestTablesFitInAHundredColumns(t *testing.T) {
 				strings.Contains(text, digits) != n.full || !strings.Contains(text, "cluster-capi-operat") {
 				t.Errorf("full %v: got %d columns:\n%s", n.full, widest, text)
 			}
+		}
+	}
+}
+
+// So do the tables of the inventory, with the whole IDs of keys.
+func TestInventoryFitsInAHundredColumns(t *testing.T) {
+	const path = "manifests/a-set-with-a-long-name-of-many-images.yaml"
+	_, now := releases()
+	v := inventory.Inventory{Documents: []inventory.Document{{
+		Name: path, Size: 1023 << 10, SHA256: digest.FromString("a").Encoded(), Sums: inventory.Same, Check: inventory.Verified,
+		Signatures: []inventory.Signature{{
+			File: "a.asc", Description: signature.Description{Form: "OpenPGP", Keys: []string{"0123456789ABCDEF"}},
+		}},
+	}}}
+	for _, img := range now.Images {
+		v.Images = append(v.Images, inventory.Image{
+			Pin: img.Pin, Name: img.Name(), Platform: "linux/ppc64le", Created: time.Now(), Check: inventory.NotChecked,
+			Signatures: []inventory.Attached{{Form: "sigstore"}},
+		})
+	}
+	for _, n := range []names{{}, {full: true}} {
+		var text bytes.Buffer
+		if err := printInventory(&text, n, v); err != nil {
+			t.Fatal(err)
+		}
+		widest := 0
+		for line := range strings.Lines(text.String()) {
+			widest = max(widest, utf8.RuneCountInString(strings.TrimSpace(line)))
+		}
+		if short := widest <= 100; short == n.full || !strings.Contains(text.String(), "0123456789ABCDEF: verified") ||
+			!strings.Contains(text.String(), "many-images.yaml") || strings.Contains(text.String(), path) != n.full {
+			t.Errorf("full %v: got %d columns:\n%s", n.full, widest, text.String())
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -43,6 +44,7 @@ func TestNamesDoNotSteerTheTerminal(t *testing.T) {
 			"lint", filepath.Dir(write(t, evil+".yaml", []byte("kind: Pod\nspec: {containers: [{image: 'quay.io/a:latest'}]}\n"))),
 		},
 		"a file that is no set": {"plan", "--set", write(t, evil+".yaml", sample.Set("worker", "a"))},
+		"a document":            {"inspect", lockBeside(t, evil+".txt")},
 		"an argument":           {"verify", filepath.Join(t.TempDir(), evil)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,4 +60,15 @@ func TestNamesDoNotSteerTheTerminal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lockBeside returns a folder with a lock and an empty file.
+func lockBeside(t *testing.T, name string) (dir string) {
+	t.Helper()
+	dir = filepath.Dir(write(t, name, nil))
+	lock := filepath.Join(fixtures.Root(t), "fixtures/golden", artifact.LockFile)
+	if err := os.Symlink(lock, filepath.Join(dir, artifact.LockFile)); err != nil {
+		t.Fatal(err)
+	}
+	return dir
 }
