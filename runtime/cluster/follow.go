@@ -40,7 +40,7 @@ type Options struct {
 	// File of the document.
 	File string
 	// Jitter is the most by which the message of a change is delayed: the time is random, so that the nodes of a cluster
-	// do not all ask a registry at once.
+	// do not all ask a registry at once. With 0, reports are not delayed either.
 	Jitter time.Duration
 	// Statuses of the node are reported in its NodeImageStatus. nil is fine.
 	Statuses <-chan runtime.Status
@@ -63,6 +63,8 @@ type follower struct {
 	problem string       // of the document, logged last
 	uid     atomic.Value // string: that of the node, for the report
 	synced  chan time.Time
+	nodes   atomic.Int64 // of the cluster, 0 if that is not known
+	resumed bool         // the document was there before
 	waves   waves
 }
 
@@ -73,7 +75,9 @@ func Follow(ctx context.Context, o Options) (<-chan struct{}, error) {
 		Options: o, updates: make(chan func() bool), changes: make(chan struct{}, 1), synced: make(chan time.Time, 1),
 	}
 	var err error
-	if f.known, err = Read(o.File); err != nil {
+	if f.known, err = Read(o.File); err == nil {
+		f.resumed = true
+	} else {
 		if !errors.Is(err, fs.ErrNotExist) {
 			o.Log.Warn("what was known of the cluster is lost", "error", err)
 		}

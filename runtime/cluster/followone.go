@@ -11,6 +11,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/rollout"
@@ -59,7 +60,14 @@ func (f *follower) followNode(ctx context.Context, c client) {
 	nodes := c.nodes.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"})
 	f.followOne(ctx, single{
 		what: "the node in the cluster", kind: &metav1.PartialObjectMetadata{}, watch: nodes.Watch,
-		list: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) { return nodes.List(ctx, o) },
+		list: func(ctx context.Context, o metav1.ListOptions) (kruntime.Object, error) {
+			list, err := nodes.List(ctx, o)
+			if err != nil {
+				return nil, err
+			}
+			f.count(ctx, nodes)
+			return list, nil
+		},
 		put: func(o any) {
 			node := o.(*metav1.PartialObjectMetadata)
 			roles := Roles(node.Labels)
@@ -68,6 +76,19 @@ func (f *follower) followNode(ctx context.Context, c client) {
 			f.update(ctx, func() bool { f.waves.place = place; return f.known.register(roles) })
 		},
 	})
+}
+
+// count asks how many nodes the cluster has: it lists the first, and the API says how many follow. If it does not, what was
+// known stays.
+func (f *follower) count(ctx context.Context, nodes metadata.Getter) {
+	list, err := nodes.List(ctx, metav1.ListOptions{Limit: 1})
+	switch {
+	case err != nil || list.Continue != "" && list.RemainingItemCount == nil:
+	case list.RemainingItemCount != nil:
+		f.nodes.Store(int64(len(list.Items)) + *list.RemainingItemCount)
+	default:
+		f.nodes.Store(int64(len(list.Items)))
+	}
 }
 
 // followOperator follows the MachineConfigNode: what the Machine Config Operator reports of the sets.

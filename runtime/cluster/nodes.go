@@ -90,25 +90,68 @@ func (a API) Wish(ctx context.Context) (w Wish, err error) {
 	return w, err
 }
 
-// Nodes returns all nodes, with their reports and the generations of their sets. It makes four requests.
+// Nodes returns all nodes, with their reports and the generations of their sets. It makes four requests, most of them at
+// once.
 func (a API) Nodes(ctx context.Context) ([]fleet.Node, error) {
-	w, err := a.Wish(ctx)
+	var w Wish
+	wished := make(chan error, 1)
+	go func() {
+		var err error
+		w, err = a.Wish(ctx)
+		wished <- err
+	}()
+	members, err := a.members(ctx)
+	if wishErr := <-wished; wishErr != nil {
+		return nil, wishErr
+	}
 	if err != nil {
 		return nil, err
 	}
-	return a.NodesFor(ctx, w)
+	return members.nodesFor(w), nil
 }
 
 // NodesFor returns all nodes for what is known to be wanted.
-func (a API) NodesFor(ctx context.Context, w Wish) (nodes []fleet.Node, err error) {
+func (a API) NodesFor(ctx context.Context, w Wish) ([]fleet.Node, error) {
+	members, err := a.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return members.nodesFor(w), nil
+}
+
+// members are the Nodes of a cluster, and the newest report of each name.
+type members struct {
+	nodes   []metav1.PartialObjectMetadata
+	reports map[string]fleet.Object
+}
+
+// members asks for both at once.
+func (a API) members(ctx context.Context) (m members, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	list, err := a.client.nodes.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).
-		List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAPI, err)
+	listed := make(chan error, 1)
+	go func() {
+		list, err := a.client.nodes.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).
+			List(ctx, metav1.ListOptions{})
+		if err != nil {
+			listed <- fmt.Errorf("%w: %w", ErrAPI, err)
+			return
+		}
+		m.nodes = list.Items
+		listed <- nil
+	}()
+	m.reports, err = a.reports(ctx)
+	if nodesErr := <-listed; nodesErr != nil {
+		return m, nodesErr
 	}
-	content, err := a.client.rest.Get().AbsPath("/apis", fleet.Group, fleet.Version, reportResource.Resource).Do(ctx).Raw()
+	return m, err
+}
+
+// reports returns the newest report of each node out of the cache of the API server: a report says what was a moment ago
+// in any case, and the generations that are wanted are not from there.
+func (a API) reports(ctx context.Context) (map[string]fleet.Object, error) {
+	content, err := a.client.rest.Get().AbsPath("/apis", fleet.Group, fleet.Version, reportResource.Resource).
+		Param("resourceVersion", "0").Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, ErrNoReports
 	}
@@ -119,11 +162,14 @@ func (a API) NodesFor(ctx context.Context, w Wish) (nodes []fleet.Node, err erro
 	if err != nil {
 		return nil, err
 	}
-	reports := fleet.Newest(objects)
-	for i := range list.Items {
-		nodes = append(nodes, member(&list.Items[i], reports, w))
+	return fleet.Newest(objects), nil
+}
+
+func (m members) nodesFor(w Wish) (nodes []fleet.Node) {
+	for i := range m.nodes {
+		nodes = append(nodes, member(&m.nodes[i], m.reports, w))
 	}
-	return nodes, nil
+	return nodes
 }
 
 // sets returns the sets; none if the API serves none.

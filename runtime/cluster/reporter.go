@@ -31,11 +31,10 @@ type reporter struct {
 	extra    *announcer
 	problems map[string]string // that were logged last
 
-	now, written fleet.Report
-	owned        string // UID of the owner of the report that was written last
+	now, written fleet.Report // now is zero before the first status
+	exists       bool         // the object, as far as is known
 	firstSync    time.Time
-	last         time.Time // when a report was written last
-	due          time.Time // zero before the first status
+	pace         pace
 	timer        *time.Timer
 }
 
@@ -43,59 +42,63 @@ type reporter struct {
 func (f *follower) report(ctx context.Context, c client) {
 	r := reporter{
 		follower: f, reports: c.sets.Resource(reportResource), extra: newAnnouncer(c, f.Node, f.Condition),
-		problems: map[string]string{}, timer: time.NewTimer(time.Hour),
+		problems: map[string]string{}, timer: time.NewTimer(time.Hour), exists: f.resumed,
+		pace: pace{luck: rand.Float64()},
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case r.firstSync = <-f.synced: // no pass follows if the sets are the same
-			r.schedule()
+			r.take(r.now)
 		case s := <-f.Statuses:
-			r.now = fleet.NewReport(s)
-			r.schedule()
+			r.take(fleet.NewReport(s))
 		case <-r.timer.C:
-			r.write(ctx)
+			if r.schedule() { // the number of nodes may be known only now
+				r.write(ctx)
+			}
 		}
 	}
 }
 
-// schedule sets when the report is written.
-func (r *reporter) schedule() {
-	if r.now.Time.IsZero() {
-		return
-	}
+// take takes a report that is to be written.
+func (r *reporter) take(now fleet.Report) {
+	r.now = now
 	if r.now.FirstSync.IsZero() { // else a pass has found it
 		r.now.FirstSync = r.firstSync
 	}
-	next := r.last.Add(heartbeat)
-	if !r.now.Same(r.written) {
-		next = nextWrite(r.written, r.now, r.last, time.Now()).Add(jitter(r.Jitter))
+	r.pace.said(r.written, r.now, time.Now())
+	r.schedule()
+}
+
+// schedule sets when the report is written, and reports whether that is now.
+func (r *reporter) schedule() (due bool) {
+	if r.now.Time.IsZero() {
+		return false
 	}
-	if r.due.IsZero() || next.Before(r.due) {
-		r.due = next
-		r.timer.Reset(time.Until(r.due))
+	writes := 1
+	for _, more := range []bool{!r.exists, r.Condition} {
+		if more {
+			writes++
+		}
 	}
+	wait := time.Until(r.pace.due(window(r.nodes.Load(), writes, r.Jitter)))
+	r.timer.Reset(max(wait, 0))
+	return wait <= 0
 }
 
 // write writes the report, and sets when it is written again.
 func (r *reporter) write(ctx context.Context) {
-	if r.due.IsZero() {
-		return
-	}
 	uid, _ := r.uid.Load().(string)
-	err := write(ctx, r.reports, r.Node, uid, uid != r.owned, r.now)
-	r.last = time.Now()
-	r.due = r.last.Add(heartbeat + jitter(heartbeat/10))
+	err := write(ctx, r.reports, r.Node, uid, r.exists, r.now)
+	r.pace = pace{last: time.Now(), failed: err != nil, luck: rand.Float64()}
 	r.note(ctx, "the report of the node was not written", err)
-	if err != nil {
-		r.due = r.last.Add(whilePulling + jitter(atRest-whilePulling))
-	} else {
+	if err == nil {
 		r.note(ctx, "the events of the node were not written", r.extra.events(ctx, r.now, uid))
 		r.note(ctx, "the condition of the node was not written", r.extra.condition(ctx, r.now))
-		r.written, r.owned = r.now, uid
+		r.written, r.exists = r.now, true
 	}
-	r.timer.Reset(time.Until(r.due))
+	r.schedule()
 }
 
 // note logs an error, unless it was logged last.
@@ -110,37 +113,31 @@ func (r *reporter) note(ctx context.Context, what string, err error) {
 	r.problems[what] = text
 }
 
-// jitter is a random time of at most so much.
-func jitter(most time.Duration) time.Duration {
-	if most <= 0 {
-		return 0
-	}
-	return rand.N(most)
-}
-
-// write writes a report, and makes the object if there is none, or adopts it if it is to have another owner. A
-// generation must not decrease: if a set was deleted and made again since the last report, it is removed from that
-// first.
-func write(ctx context.Context, reports dynamic.ResourceInterface, node, uid string, adopt bool, r fleet.Report) error {
-	if adopt {
+// write writes a report. It makes the object if there is none, and adopts it if it has another owner. A generation must
+// not decrease: if a set was deleted and made again since the last report, it is removed from that first.
+func write(ctx context.Context, reports dynamic.ResourceInterface, node, uid string, exists bool, r fleet.Report) error {
+	if !exists {
 		if err := own(ctx, reports, node, uid); err != nil {
 			return err
 		}
 	}
-	err := apply(ctx, reports, node, r)
+	owner, err := apply(ctx, reports, node, r)
 	if apierrors.IsNotFound(err) {
 		if err := own(ctx, reports, node, uid); err != nil {
 			return err
 		}
-		err = apply(ctx, reports, node, r)
+		owner, err = apply(ctx, reports, node, r)
 	}
 	if apierrors.IsInvalid(err) {
 		none := r
 		none.Sets = []fleet.SetReport{}
-		if err := apply(ctx, reports, node, none); err != nil {
+		if _, err := apply(ctx, reports, node, none); err != nil {
 			return err
 		}
-		err = apply(ctx, reports, node, r)
+		owner, err = apply(ctx, reports, node, r)
+	}
+	if err == nil && owner != uid && uid != "" {
+		err = own(ctx, reports, node, uid)
 	}
 	return err
 }
@@ -155,13 +152,21 @@ func own(ctx context.Context, reports dynamic.ResourceInterface, node, uid strin
 	return err
 }
 
-// apply writes the status of the object.
-func apply(ctx context.Context, reports dynamic.ResourceInterface, node string, r fleet.Report) error {
+// apply writes the status of the object, and returns the UID of the object's owner.
+func apply(ctx context.Context, reports dynamic.ResourceInterface, node string, r fleet.Report) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	_, err := reports.ApplyStatus(ctx, node, unstructuredOf(fleet.NewObject(node, "", &r)),
+	o, err := reports.ApplyStatus(ctx, node, unstructuredOf(fleet.NewObject(node, "", &r)),
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	return err
+	if err != nil {
+		return "", err
+	}
+	for _, owner := range o.GetOwnerReferences() {
+		if owner.Kind == "Node" {
+			return string(owner.UID), nil
+		}
+	}
+	return "", nil
 }
 
 // unstructuredOf is an object as the dynamic client has it.

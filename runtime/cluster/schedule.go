@@ -28,3 +28,57 @@ func nextWrite(written, now fleet.Report, last, changed time.Time) time.Time {
 	}
 	return changed.Add(gathering)
 }
+
+// pace says when a node writes its report.
+type pace struct {
+	// last is when a report was written last, or was not, if that failed; next is when one may be written that says
+	// something new, zero if there is nothing new.
+	last, next time.Time
+	failed     bool
+	// luck is the share of each random delay, of 0 to 1. It is drawn once for each report: if it were drawn at each
+	// change, the least of many would count.
+	luck float64
+}
+
+// said notes what there is to write. A pass that was worth a report stays so when it has ended.
+func (p *pace) said(written, now fleet.Report, at time.Time) {
+	if now.Same(written) {
+		p.next = time.Time{}
+		return
+	}
+	if next := nextWrite(written, now, p.last, at); p.next.IsZero() || next.Before(p.next) {
+		p.next = next
+	}
+}
+
+// due is when the report is written, if changes are delayed by a random time of at most window.
+func (p pace) due(window time.Duration) time.Time {
+	part := func(of time.Duration) time.Duration { return time.Duration(p.luck * float64(of)) }
+	due := p.last.Add(heartbeat + part(heartbeat/10))
+	if p.failed {
+		due = p.last.Add(whilePulling + part(atRest-whilePulling))
+	}
+	if next := p.next.Add(part(window)); !p.next.IsZero() && (next.Before(due) || p.last.IsZero()) {
+		return next
+	}
+	return due
+}
+
+const (
+	// perSecond is how many writes all nodes together are to make in a second when all have something to report, as after
+	// the change of a set. At most 50 are wanted, and chance and slow seconds of the API make some busier than others.
+	perSecond = 20
+	// longest is the longest delay: that of a cluster with 18,000 nodes.
+	longest = 15 * time.Minute
+)
+
+// window is the most by which a report that takes so many writes is delayed in a cluster of so many nodes: what one node
+// reports is seen at once, and 1,000 nodes share 50 seconds. If the number is not known, it is the jitter; without
+// jitter there is no delay.
+func window(nodes int64, writes int, jitter time.Duration) time.Duration {
+	if nodes <= 0 || jitter <= 0 {
+		return max(jitter, 0)
+	}
+	nodes = min(nodes, perSecond*int64(longest/time.Second)) // no overflow
+	return min(time.Duration(nodes)*time.Duration(writes)*time.Second/perSecond, longest)
+}

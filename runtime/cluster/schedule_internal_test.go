@@ -1,8 +1,13 @@
 package cluster
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/fleet"
@@ -34,5 +39,114 @@ func TestNextWrite(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// What one node reports is seen at once, and 1,000 nodes write 20 times in a second.
+func TestWindow(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes  int64
+		writes int
+		jitter time.Duration
+		want   time.Duration
+	}{
+		"one node":                 {1, 1, 10 * time.Second, 50 * time.Millisecond},
+		"three that join":          {3, 2, 10 * time.Second, 300 * time.Millisecond},
+		"many":                     {1000, 1, 10 * time.Second, 50 * time.Second},
+		"many that join":           {1000, 2, 10 * time.Second, 100 * time.Second},
+		"more than any API has":    {1 << 62, 2, 10 * time.Second, longest},
+		"a number that is unknown": {0, 2, 10 * time.Second, 10 * time.Second},
+		"without jitter":           {1000, 1, 0, 0},
+	} {
+		if got := window(test.nodes, test.writes, test.jitter); got != test.want {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// The random delay of a report is drawn once. It was drawn at each status, and the least of all counted: nodes that pull,
+// and have a status each second, did not wait at all.
+func TestDelayIsDrawnOnce(t *testing.T) {
+	start := time.Unix(1000, 0)
+	pulling := fleet.Report{Conditions: []runtime.Condition{{Type: runtime.ProgressingCondition, Status: "True"}}}
+	p := pace{last: start, luck: 0.5}
+	for second := range 40 {
+		p.said(fleet.Report{Owner: "before"}, pulling, start.Add(time.Duration(second)*time.Second))
+		if got, want := p.due(40*time.Second).Sub(start), whilePulling+20*time.Second; got != want {
+			t.Errorf("got it due after %v, want it after %v", got, want)
+		}
+	}
+}
+
+// A report that says nothing new is written after half an hour, and one that could not be written in five minutes, or as
+// soon as there is something new.
+func TestDue(t *testing.T) {
+	start := time.Unix(1000, 0)
+	rest, other := fleet.Report{}, fleet.Report{Owner: "other"}
+	pulling := fleet.Report{Conditions: []runtime.Condition{{Type: runtime.ProgressingCondition, Status: "True"}}}
+	for name, test := range map[string]struct {
+		pace pace
+		says []fleet.Report // one in each of the first seconds
+		want time.Duration
+	}{
+		"nothing is new":                {pace{last: start}, nil, heartbeat},
+		"nothing is new, unlucky":       {pace{last: start, luck: 1}, nil, heartbeat + heartbeat/10},
+		"a change":                      {pace{last: start}, []fleet.Report{other}, atRest},
+		"a change that is undone":       {pace{last: start}, []fleet.Report{other, rest}, heartbeat},
+		"a change, unlucky":             {pace{last: start, luck: 1}, []fleet.Report{other}, atRest + time.Minute},
+		"a change after a pass":         {pace{last: start}, []fleet.Report{pulling, other}, whilePulling},
+		"a pass after a change at rest": {pace{last: start}, []fleet.Report{other, pulling}, whilePulling},
+		"a failure":                     {pace{last: start, failed: true}, nil, whilePulling},
+		"a failure, unlucky":            {pace{last: start, failed: true, luck: 1}, nil, atRest},
+		"a change after a failure":      {pace{last: start.Add(-4 * time.Minute), failed: true, luck: 1}, []fleet.Report{pulling}, time.Minute},
+		"the first report":              {pace{luck: 1}, []fleet.Report{other}, gathering + time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for second, now := range test.says {
+				test.pace.said(rest, now, start.Add(time.Duration(second)*time.Second))
+			}
+			if got := test.pace.due(time.Minute).Sub(start); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+// page is an API whose lists of nodes are this one.
+type page struct {
+	metadata.Getter
+	list *metav1.PartialObjectMetadataList
+	err  error
+}
+
+func (p page) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return p.list, p.err
+}
+
+// How many nodes there are is what the API says, if it does.
+func TestCount(t *testing.T) {
+	of := func(items int, next string, more *int64) page {
+		return page{list: &metav1.PartialObjectMetadataList{
+			ListMeta: metav1.ListMeta{Continue: next, RemainingItemCount: more}, Items: make([]metav1.PartialObjectMetadata, items),
+		}}
+	}
+	more := int64(999)
+	for name, test := range map[string]struct {
+		page page
+		want int64
+	}{
+		"one node":                 {of(1, "", nil), 1},
+		"many":                     {of(1, "next", &more), 1000},
+		"the limit did not count":  {of(3, "", nil), 3},
+		"the API does not say":     {of(1, "next", nil), 7},
+		"the API does not answer":  {page{err: errors.New("away")}, 7},
+		"a Node that was not made": {of(0, "", nil), 0},
+	} {
+		var f follower
+		f.nodes.Store(7)
+		f.count(t.Context(), test.page)
+		if got := f.nodes.Load(); got != test.want {
+			t.Errorf("%s: got %d nodes, want %d", name, got, test.want)
+		}
 	}
 }
