@@ -261,7 +261,7 @@ func rewriteLock(t *testing.T, dir string, change func(*pinset.Lock)) string {
 func eachLayer(lock *pinset.Lock, change func(*pinset.LockedLayer)) {
 	for i := range lock.Images {
 		for n := range lock.Images[i].Layers {
-			change(&lock.Images[i].Layers[n])
+			change(lock.Images[i].Layers[n])
 		}
 	}
 }

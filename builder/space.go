@@ -30,7 +30,7 @@ type need struct {
 }
 
 // cachedSize returns the size of a layer's pack, if the cache has it.
-type cachedSize func(pinset.LockedLayer) (int64, bool)
+type cachedSize func(*pinset.LockedLayer) (int64, bool)
 
 // packsSize returns the size of the packs of all layers, of those packs that the cache has, and of the
 // largest pack.
@@ -57,7 +57,7 @@ func packsSize(images []storage.Resolved, size cachedSize) (all, cached, largest
 // guessPacked estimates the size of a layer's pack. The estimate is low, because an estimate that is too
 // high would refuse a build that fits. A pack has about the size of the compressed blob, or less if files
 // repeat; how well an uncompressed layer compresses is not known.
-func guessPacked(l pinset.LockedLayer) int64 {
+func guessPacked(l *pinset.LockedLayer) int64 {
 	if l.Digest == l.DiffID {
 		return l.Size / 20
 	}
@@ -93,7 +93,7 @@ func (o Options) needs(
 	all, cached, largest := packsSize(images, size)
 	unpacked := unpackedSize(images, lockedSizes(o.Lock))
 	for _, b := range blobs { // how well they compress is not known: models do not
-		packed, ok := size(pinset.LockedLayer{Digest: b.Digest})
+		packed, ok := size(&pinset.LockedLayer{Digest: b.Digest})
 		if ok {
 			cached += packed
 		} else {
@@ -198,7 +198,7 @@ func (o Options) checkSpace(c contents, packs cache.Cache) error {
 		own = fi.Size()
 	}
 	encoding := o.packing().Encoding()
-	needs, err := o.needs(c.images, c.blobs, own, func(l pinset.LockedLayer) (int64, bool) {
+	needs, err := o.needs(c.images, c.blobs, own, func(l *pinset.LockedLayer) (int64, bool) {
 		if l.DiffID == "" {
 			return packs.Size(cache.Key{Digest: l.Digest, Encoding: encoding + format.BlobEncoding})
 		}

@@ -14,12 +14,12 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-func gz(name string, size int64) pinset.LockedLayer {
-	return pinset.LockedLayer{Digest: digest.FromString(name + ".gz"), DiffID: digest.FromString(name), Size: size}
+func gz(name string, size int64) *pinset.LockedLayer {
+	return &pinset.LockedLayer{Digest: digest.FromString(name + ".gz"), DiffID: digest.FromString(name), Size: size}
 }
 
-func plain(name string, size int64) pinset.LockedLayer {
-	return pinset.LockedLayer{Digest: digest.FromString(name), DiffID: digest.FromString(name), Size: size}
+func plain(name string, size int64) *pinset.LockedLayer {
+	return &pinset.LockedLayer{Digest: digest.FromString(name), DiffID: digest.FromString(name), Size: size}
 }
 
 func TestSpaceOfABuild(t *testing.T) {
@@ -28,11 +28,11 @@ func TestSpaceOfABuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	images := []storage.Resolved{
-		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000*k), gz("a", 100*k)}}},
-		{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{gz("base", 1000*k), plain("b", 300*k)}}},
+		{LockedImage: pinset.LockedImage{Layers: []*pinset.LockedLayer{gz("base", 1000*k), gz("a", 100*k)}}},
+		{LockedImage: pinset.LockedImage{Layers: []*pinset.LockedLayer{gz("base", 1000*k), plain("b", 300*k)}}},
 	}
-	cached := func(names ...string) func(pinset.LockedLayer) (int64, bool) {
-		return func(l pinset.LockedLayer) (int64, bool) {
+	cached := func(names ...string) func(*pinset.LockedLayer) (int64, bool) {
+		return func(l *pinset.LockedLayer) (int64, bool) {
 			for _, n := range names {
 				if l.DiffID == digest.FromString(n) {
 					return 1200 * k, true
@@ -128,7 +128,7 @@ func spaceTests(base string) map[string]spaceTest {
 			tar(o)
 			base := gz("base", 1000*k)
 			base.UnpackedSize = 3000 * k
-			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []pinset.LockedLayer{base}}}}
+			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []*pinset.LockedLayer{base}}}}
 		}, nil, 3530 * k, packed},
 		"an ISO with the store on another disk": {
 			func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil,

@@ -113,7 +113,7 @@ func TestPlanWithoutConflictThatItResolves(t *testing.T) {
 func TestPlanUsesLocks(t *testing.T) {
 	r, node := newRecordingNode(t, 1)
 	node.resolveErr = errors.New("no registry")
-	locked := pinset.LockedImage{Pin: node.sets[0].Images[0].String(), Layers: []pinset.LockedLayer{
+	locked := pinset.LockedImage{Pin: node.sets[0].Images[0].String(), Layers: []*pinset.LockedLayer{
 		{Digest: digest.FromString("blob"), Size: 7, DiffID: digest.FromString("tar"), UnpackedSize: 70, Inodes: 3},
 	}}
 	for arch, known := range map[string]bool{goruntime.GOARCH: true, "other": false} {

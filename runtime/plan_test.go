@@ -17,7 +17,7 @@ import (
 func imageOfLayers(name string, exact bool, layers ...string) pinset.LockedImage {
 	img := pinset.LockedImage{Pin: image(name).String()}
 	for _, l := range layers {
-		layer := pinset.LockedLayer{Digest: digest.FromString("blob " + l), Size: 100}
+		layer := &pinset.LockedLayer{Digest: digest.FromString("blob " + l), Size: 100}
 		if exact {
 			layer.DiffID, layer.UnpackedSize, layer.Inodes = digest.FromString("diff "+l), 1000, 10
 		}

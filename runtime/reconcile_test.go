@@ -79,9 +79,9 @@ func (node *fakeNode) Resolve(ctx context.Context, img pinset.Image) (pinset.Loc
 	if node.resolveErr != nil {
 		return pinset.LockedImage{}, node.resolveErr
 	}
-	layers := []pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}
+	layers := []*pinset.LockedLayer{{Digest: img.Digest, Size: 1000}}
 	if node.sharedLayer {
-		layers = append([]pinset.LockedLayer{{Digest: digest.FromString("shared"), Size: 1000}}, layers...)
+		layers = append([]*pinset.LockedLayer{{Digest: digest.FromString("shared"), Size: 1000}}, layers...)
 	}
 	return pinset.LockedImage{Pin: img.String(), Layers: layers}, nil
 }

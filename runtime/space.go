@@ -163,7 +163,7 @@ const (
 	bytesPerInode      = 32 << 10
 )
 
-func need(layers []pinset.LockedLayer, fetch int64) Need {
+func need(layers []*pinset.LockedLayer, fetch int64) Need {
 	n := Need{Fetch: fetch}
 	for _, l := range layers {
 		one := Need{Unpacked: l.UnpackedSize, Inodes: l.Inodes}

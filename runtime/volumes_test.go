@@ -71,7 +71,7 @@ func TestImageVolumes(t *testing.T) {
 			node.layers.Add("a", "", below)
 			node.lock = pinset.Lock{Platform: pinset.Platform("linux/" + goruntime.GOARCH), Images: []pinset.LockedImage{{
 				Pin: img.String(), Volume: true,
-				Layers: []pinset.LockedLayer{{DiffID: below, Digest: below}, {DiffID: top, Digest: top, UnpackedSize: 1000}},
+				Layers: []*pinset.LockedLayer{{DiffID: below, Digest: below}, {DiffID: top, Digest: top, UnpackedSize: 1000}},
 			}}}
 			r.Disk, r.Volumes, r.CopyVolumes = node, node, true
 			test.change(node, r)

@@ -90,7 +90,7 @@ func newRangedBlob(t *testing.T, stall time.Duration) (*rangedBlob, func(fetchin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	l := pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
+	l := &pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
 	return b, func(how fetching) io.ReadCloser {
 		how.tmp = t.TempDir()
 		r, err := client.openLayer(t.Context(), img, l, how)
@@ -155,7 +155,7 @@ func TestInterruptedRangesResume(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layer := pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
+	layer := &pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
 	read := 15 << 20
 	part, _, err := openPartial(blobs, layer)
 	if err != nil {

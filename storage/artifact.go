@@ -49,7 +49,7 @@ func (s *imageSource) artifact(
 	a := &pinset.LockedArtifact{Pin: r.Pin, Type: kind, Blobs: []pinset.LockedBlob{
 		{Digest: r.LockedImage.Manifest, Size: int64(len(r.Manifest)), MediaType: mediaType},
 	}}
-	var layers []pinset.LockedLayer
+	var layers []*pinset.LockedLayer
 	seen := map[digest.Digest]bool{r.LockedImage.Manifest: true}
 	for _, b := range append([]imgtypes.BlobInfo{parsed.ConfigInfo()}, parsed.LayerInfos()...) {
 		if b.Digest.Validate() != nil || b.Digest.Algorithm() != digest.SHA256 || b.Size < 0 {
@@ -60,7 +60,7 @@ func (s *imageSource) artifact(
 		}
 		seen[b.Digest] = true
 		a.Blobs = append(a.Blobs, pinset.LockedBlob{Digest: b.Digest, Size: b.Size, MediaType: b.MediaType})
-		layers = append(layers, pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size})
+		layers = append(layers, &pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size})
 	}
 	if len(a.Blobs) > maxArtifactBlobs {
 		return r, fmt.Errorf("%w: it has %d blobs, and the limit is %d", ErrLayers, len(a.Blobs), maxArtifactBlobs)
@@ -81,7 +81,7 @@ var ErrResumed = errors.New("an earlier run has fetched a part, which may be dam
 func (r Resolved) OpenBlob(
 	ctx context.Context, c *Client, b pinset.LockedBlob, parts cache.Cache, reading func(Reading), read func(int),
 ) (io.ReadCloser, error) {
-	layer := pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size}
+	layer := &pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size}
 	read, end := watch(reading, r.Image, layer, read)
 	blob := &artifactBlob{keep: true, end: end}
 	var err error

@@ -49,7 +49,7 @@ type fetching struct {
 // openLayer opens a layer of an image. If this machine has only the unpacked layer, openLayer opens that
 // and verifies its DiffID.
 func (c *Client) openLayer(
-	ctx context.Context, img pinset.Image, l pinset.LockedLayer, how fetching,
+	ctx context.Context, img pinset.Image, l *pinset.LockedLayer, how fetching,
 ) (io.ReadCloser, error) {
 	src, err := c.open(ctx, img)
 	if err != nil {
@@ -70,7 +70,7 @@ type sourced struct {
 
 func (s *sourced) Close() error { return errors.Join(s.ReadCloser.Close(), s.src.Close()) }
 
-func (s *imageSource) layer(ctx context.Context, l pinset.LockedLayer, how fetching) (io.ReadCloser, error) {
+func (s *imageSource) layer(ctx context.Context, l *pinset.LockedLayer, how fetching) (io.ReadCloser, error) {
 	read := how.read
 	if read == nil {
 		read = func(int) {}

@@ -128,7 +128,7 @@ func (f *fetcher) want(r Resolved) {
 }
 
 // add queues a layer. The caller holds mu.
-func (f *fetcher) add(img pinset.Image, l pinset.LockedLayer) {
+func (f *fetcher) add(img pinset.Image, l *pinset.LockedLayer) {
 	j := &job{layer: l, img: img, done: make(chan struct{})}
 	f.jobs[contentOf(l)] = j
 	f.queue = append(f.queue, j)
@@ -207,11 +207,11 @@ func (f *fetcher) count(n int) {
 // DiffID, and each such pair is verified by reading the blob.
 type content struct{ blob, diffID digest.Digest }
 
-func contentOf(l pinset.LockedLayer) content { return content{l.Digest, l.DiffID} }
+func contentOf(l *pinset.LockedLayer) content { return content{l.Digest, l.DiffID} }
 
 // job gets the pack of one layer.
 type job struct {
-	layer pinset.LockedLayer
+	layer *pinset.LockedLayer
 	img   pinset.Image // one that has it
 
 	done chan struct{}
@@ -318,7 +318,7 @@ func (f *fetcher) onlyUnpacked(j *job) bool {
 
 // openPartial opens the file with the bytes of a blob that an earlier run has fetched; resumes is true
 // if it is not empty. part is nil for blobs below minResumed, and without a cache.
-func openPartial(c cache.Cache, l pinset.LockedLayer) (part *cache.Partial, resumes bool, err error) {
+func openPartial(c cache.Cache, l *pinset.LockedLayer) (part *cache.Partial, resumes bool, err error) {
 	if l.Size < minResumed {
 		return nil, false, nil
 	}
@@ -341,6 +341,6 @@ func (f *fetcher) packLayer(
 }
 
 // limited is a layer to read within the client's limits.
-func limited(c *Client, l pinset.LockedLayer, open func(context.Context) (io.ReadCloser, error)) compose.Blob {
+func limited(c *Client, l *pinset.LockedLayer, open func(context.Context) (io.ReadCloser, error)) compose.Blob {
 	return compose.Blob{DiffID: l.DiffID, Limits: c.limits, Turn: c.turn, Open: open}
 }

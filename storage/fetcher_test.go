@@ -30,7 +30,7 @@ func TestEarlyFetchIsLimited(t *testing.T) {
 			f.more = sync.NewCond(&f.mu)
 			for i, size := range test.sizes {
 				l := layerOf(i, size)
-				f.want(Resolved{LockedImage: pinset.LockedImage{Layers: []pinset.LockedLayer{l, l}}})
+				f.want(Resolved{LockedImage: pinset.LockedImage{Layers: []*pinset.LockedLayer{l, l}}})
 			}
 			if got := len(f.queue); got != test.want {
 				t.Errorf("got %d layers, want %d", got, test.want)
@@ -39,9 +39,9 @@ func TestEarlyFetchIsLimited(t *testing.T) {
 	}
 }
 
-func layerOf(i int, size int64) pinset.LockedLayer {
+func layerOf(i int, size int64) *pinset.LockedLayer {
 	d := digest.FromString(fmt.Sprint(i))
-	return pinset.LockedLayer{Digest: d, DiffID: d, Size: size}
+	return &pinset.LockedLayer{Digest: d, DiffID: d, Size: size}
 }
 
 // A bug was that more connections were released than the fetcher of an interrupted build had taken.

@@ -36,7 +36,7 @@ func (c *Client) Fill(
 	}
 	defer f.stop()
 	f.fetchAll(images, store, read)
-	err := addImages(images, store, func(_ *Resolved, l pinset.LockedLayer, as compose.Layer) (compose.LayerInfo, error) {
+	err := addImages(images, store, func(_ *Resolved, l *pinset.LockedLayer, as compose.Layer) (compose.LayerInfo, error) {
 		if info, ok := store.Lookup(as); ok {
 			return info, nil
 		}
@@ -65,7 +65,7 @@ func (c *Client) Fill(
 // AddRecords adds the records of images to a store that has none of their layers: that of a thin delta.
 func AddRecords(store *compose.Store, images []Resolved) error {
 	return addImages(images, store, func(
-		_ *Resolved, l pinset.LockedLayer, as compose.Layer,
+		_ *Resolved, l *pinset.LockedLayer, as compose.Layer,
 	) (compose.LayerInfo, error) {
 		return compose.LayerInfo{
 			ID: layout.LayerID(as.Parent, l.DiffID), Size: l.UnpackedSize, Inodes: l.Inodes, RootAttributes: l.RootAttributes,
@@ -78,21 +78,24 @@ type imageAdder interface{ AddImage(compose.Image) }
 
 // addImages adds layers, by the function add, and images to a store, in the order of the images.
 func addImages(
-	images []Resolved, store imageAdder, add func(*Resolved, pinset.LockedLayer, compose.Layer) (compose.LayerInfo, error),
+	images []Resolved, store imageAdder, add func(*Resolved, *pinset.LockedLayer, compose.Layer) (compose.LayerInfo, error),
 ) error {
+	var filled pinset.Shared
 	for i := range images {
 		img := &images[i]
-		top := ""
-		for n := range img.Layers {
-			l := &img.Layers[n]
-			u, err := add(img, *l, compose.Layer{
+		top, layers := "", make([]*pinset.LockedLayer, len(img.Layers))
+		for n, l := range img.Layers {
+			u, err := add(img, l, compose.Layer{
 				Parent: top, Digest: l.Digest, Size: l.Size, MediaType: l.MediaType, DiffID: l.DiffID,
 			})
 			if err != nil {
 				return fmt.Errorf("image %s: %w", img.Image, err)
 			}
-			l.UnpackedSize, l.Inodes, l.RootAttributes, top = u.Size, u.Inodes, u.RootAttributes, u.ID
+			now := *l
+			now.UnpackedSize, now.Inodes, now.RootAttributes, top = u.Size, u.Inodes, u.RootAttributes, u.ID
+			layers[n] = &now
 		}
+		copy(img.Layers, filled.Layers(layers))
 		index, manifest, config, err := img.documents()
 		if err != nil {
 			return fmt.Errorf("image %s: %w", img.Image, err)

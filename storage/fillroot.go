@@ -17,7 +17,7 @@ func (c *Client) FillGraphRoot(
 	ctx context.Context, store *root.Store, images []Resolved, reading func(Reading), read func(int),
 ) error {
 	return addImages(images, store, func(
-		img *Resolved, l pinset.LockedLayer, as compose.Layer,
+		img *Resolved, l *pinset.LockedLayer, as compose.Layer,
 	) (compose.LayerInfo, error) {
 		if info, ok := store.Lookup(as); ok {
 			return info, nil

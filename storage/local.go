@@ -140,7 +140,7 @@ func (f LocalImage) explain(ctx context.Context, err error) error {
 
 // checkLayers checks that an image on this machine has all layers, without reading them. The error
 // ErrIncomplete names those that are missing.
-func (s *imageSource) checkLayers(layers []pinset.LockedLayer) error {
+func (s *imageSource) checkLayers(layers []*pinset.LockedLayer) error {
 	if s.blobs == nil {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 // needed is a layer of an image, by their numbers: 100,000 jobs would take 40 MB.
 type needed struct{ image, layer int32 }
 
-func (n needed) in(images []Resolved) pinset.LockedLayer { return images[n.image].Layers[n.layer] }
+func (n needed) in(images []Resolved) *pinset.LockedLayer { return images[n.image].Layers[n.layer] }
 
 // layersToFetch returns the layers that the store lacks, each once, in the order of the images. uses has those that
 // it does not need in just one place: in several, on different layers; or in none, if it has the place from another
@@ -55,7 +55,7 @@ func layersToFetch(images []Resolved, store *compose.Store) (later []needed, use
 }
 
 // take waits for a layer, and returns its pack, which the caller closes.
-func (f *fetcher) take(l pinset.LockedLayer) (pack *os.File, size int64, err error) {
+func (f *fetcher) take(l *pinset.LockedLayer) (pack *os.File, size int64, err error) {
 	c := contentOf(l)
 	f.mu.Lock()
 	for f.jobs[c] == nil {

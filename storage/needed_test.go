@@ -16,10 +16,10 @@ import (
 // Each layer is fetched once, also if it has several places in the store, and if a place has two blobs: the second one
 // is only verified.
 func TestLayersToFetch(t *testing.T) {
-	layer := func(blob, diff string) pinset.LockedLayer {
-		return pinset.LockedLayer{Digest: digest.FromString(blob), DiffID: digest.FromString(diff)}
+	layer := func(blob, diff string) *pinset.LockedLayer {
+		return &pinset.LockedLayer{Digest: digest.FromString(blob), DiffID: digest.FromString(diff)}
 	}
-	image := func(layers ...pinset.LockedLayer) Resolved {
+	image := func(layers ...*pinset.LockedLayer) Resolved {
 		return Resolved{LockedImage: pinset.LockedImage{Layers: layers}}
 	}
 	a, b, again := layer("a", "A"), layer("b", "B"), layer("a again", "A")
@@ -79,7 +79,7 @@ func TestFewLayersAreFetchedAhead(t *testing.T) {
 	var img Resolved
 	for i := range layers {
 		d := digest.FromString(fmt.Sprint(i))
-		img.Layers = append(img.Layers, pinset.LockedLayer{Digest: d, DiffID: d})
+		img.Layers = append(img.Layers, &pinset.LockedLayer{Digest: d, DiffID: d})
 	}
 	f.fetchAll([]Resolved{img}, emptyStore(t), nil)
 	for deadline := time.Now().Add(time.Minute); ; {

@@ -21,7 +21,7 @@ type Reading struct {
 
 // watch returns what counts the bytes of a layer, and what is called at its end. say is told of both; it and count may
 // be nil.
-func watch(say func(Reading), img pinset.Image, l pinset.LockedLayer, count func(int)) (read func(int), end func()) {
+func watch(say func(Reading), img pinset.Image, l *pinset.LockedLayer, count func(int)) (read func(int), end func()) {
 	if say == nil {
 		return count, func() {}
 	}

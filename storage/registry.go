@@ -90,7 +90,7 @@ type Client struct {
 	mu        sync.Mutex // guards resolved and local
 	resolved  map[pinset.Image]Resolved
 	local     map[pinset.Image]LocalImage
-	texts     texts
+	layers    layers
 	documents documents // of resolved images
 
 	early early

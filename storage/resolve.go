@@ -49,7 +49,7 @@ type Resolved struct {
 // verifies their digests. The result has the order of images. No layer is read. resolved is called
 // after each image, from several goroutines; it may be nil.
 func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved func(pinset.Image)) ([]Resolved, error) {
-	defer c.texts.forget()
+	defer c.layers.forget()
 	return each(ctx, images, func(ctx context.Context, img pinset.Image) (Resolved, error) {
 		r, err := c.resolve(ctx, img)
 		if err != nil {
@@ -160,7 +160,7 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	if err := src.checkLayers(r.Layers); err != nil {
 		return r, src.explain(ctx, err)
 	}
-	c.texts.share(r.Layers)
+	r.Layers = c.layers.share(r.Layers)
 	return r, c.documents.keep(&r)
 }
 
@@ -237,7 +237,7 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	if len(layers) > maxLayers {
 		return fmt.Errorf("%w: it has %d, and the limit is %d", ErrLayers, len(layers), maxLayers)
 	}
-	r.Layers = make([]pinset.LockedLayer, len(layers))
+	r.Layers = make([]*pinset.LockedLayer, len(layers))
 	for i, l := range layers {
 		if strings.HasSuffix(l.MediaType, "+encrypted") {
 			return fmt.Errorf("%w: layer %d is encrypted", ErrNotImage, i)
@@ -247,7 +247,7 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 				return fmt.Errorf("%w: layer %d has the digest %q", ErrNotImage, i, d)
 			}
 		}
-		r.Layers[i] = pinset.LockedLayer{Digest: l.Digest, Size: l.Size, DiffID: diffIDs[i], MediaType: l.MediaType}
+		r.Layers[i] = &pinset.LockedLayer{Digest: l.Digest, Size: l.Size, DiffID: diffIDs[i], MediaType: l.MediaType}
 	}
 	return nil
 }

@@ -187,7 +187,7 @@ func (b Base) Layers() map[string]compose.LayerInfo {
 
 // Layer is a layer of an image with its IDs in a store.
 type Layer struct {
-	pinset.LockedLayer
+	*pinset.LockedLayer
 	// ID of the layer, and ID of the layer below it; Parent is "" for the lowest one.
 	ID, Parent string
 }
@@ -270,7 +270,7 @@ func inAll(bases []Base) map[string]compose.LayerInfo {
 func (c Common) Layers() []string { return slices.Sorted(maps.Keys(c.layers)) }
 
 // Missing returns the layers of an image that are not in all bases.
-func (c Common) Missing(img pinset.LockedImage) (layers []pinset.LockedLayer) {
+func (c Common) Missing(img pinset.LockedImage) (layers []*pinset.LockedLayer) {
 	for _, p := range Chain(img) {
 		if _, ok := c.layers[p.ID]; !ok {
 			layers = append(layers, p.LockedLayer)

@@ -30,8 +30,8 @@ const (
 )
 
 // layer returns a layer of which everything is known.
-func layer(name string) pinset.LockedLayer {
-	return pinset.LockedLayer{
+func layer(name string) *pinset.LockedLayer {
+	return &pinset.LockedLayer{
 		Digest: digest.FromString(name + ".gz"), DiffID: digest.FromString(name), Size: 10, UnpackedSize: 30, Inodes: 3,
 		RootAttributes: ownerRoot, MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
 	}
@@ -300,7 +300,7 @@ func TestNewCommon(t *testing.T) {
 				t.Errorf("delta (-want +got):\n%s", diff)
 			}
 			for i, img := range images {
-				var want []pinset.LockedLayer
+				var want []*pinset.LockedLayer
 				for l := range strings.FieldsSeq(c.missing[i]) {
 					want = append(want, layer(l))
 				}
@@ -335,17 +335,17 @@ func addTo(t *testing.T, common base.Common, images []pinset.LockedImage) (*comp
 // A field that one base does not know is taken from another: a lock that Plan made has no unpacked sizes.
 func TestAddTo(t *testing.T) {
 	full := layer("bottom")
-	var none pinset.LockedLayer
+	none := &pinset.LockedLayer{}
 	like := func(size, inodes int64, root string) base.Base {
 		l := lock(image("a", "bottom", "a"))
-		bottom := &l.Images[0].Layers[0]
+		bottom := l.Images[0].Layers[0]
 		bottom.UnpackedSize, bottom.Inodes, bottom.RootAttributes = size, inodes, root
 		return base.Base{Locked: l}
 	}
 	images := []pinset.LockedImage{image("a", "bottom", "a"), image("new", "bottom", "new")}
 	for name, c := range map[string]struct {
 		bases []base.Base
-		want  pinset.LockedLayer // of which the unpacked fields count
+		want  *pinset.LockedLayer // of which the unpacked fields count
 	}{
 		"nothing is known": {[]base.Base{like(0, 0, "")}, none},
 		"the first base knows all": {

@@ -25,7 +25,7 @@ func digestOf(c string) digest.Digest {
 // example has an image with packages, one that has the same layer and a database that was not read,
 // and an OCI artifact.
 func example() sbom.Inventory {
-	layer := pinset.LockedLayer{
+	layer := &pinset.LockedLayer{
 		Digest: digestOf("1"), Size: 1000, DiffID: digestOf("2"), MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",
 	}
 	app, other := "quay.io/site/app@"+digestOf("a").String(), "quay.io/site/other@"+digestOf("b").String()
@@ -35,7 +35,7 @@ func example() sbom.Inventory {
 			{
 				LockedImage: pinset.LockedImage{
 					Pin: app, Tags: []string{"quay.io/site/app:1"}, Manifest: digestOf("a"), Config: digestOf("c"),
-					From: []string{"PinnedImageSet/worker"}, Layers: []pinset.LockedLayer{layer, layer},
+					From: []string{"PinnedImageSet/worker"}, Layers: []*pinset.LockedLayer{layer, layer},
 				},
 				Packages: []sbom.Package{
 					{Type: "deb", Distro: "debian", DistroVersion: "12", Name: "libc6", Version: "2.36-9+deb12u4", Arch: "amd64",
@@ -47,7 +47,7 @@ func example() sbom.Inventory {
 			{
 				LockedImage: pinset.LockedImage{
 					Pin: other, Manifest: digestOf("d"), Config: digestOf("e"), From: []string{"a", "b"},
-					Layers: []pinset.LockedLayer{layer},
+					Layers: []*pinset.LockedLayer{layer},
 				},
 				Unread: []string{"var/lib/rpm/Packages: not a database of rpm that can be read"},
 			},

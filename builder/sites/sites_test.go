@@ -25,7 +25,7 @@ func image(name string, layers ...string) pinset.LockedImage {
 	d := digest.FromString(name)
 	img := pinset.LockedImage{Pin: "quay.example.com/" + name + "@" + d.String(), Manifest: d, Config: d}
 	for _, l := range layers {
-		img.Layers = append(img.Layers, pinset.LockedLayer{
+		img.Layers = append(img.Layers, &pinset.LockedLayer{
 			Digest: digest.FromString(l + ".gz"), DiffID: digest.FromString(l), Size: sizes[l],
 		})
 	}

@@ -22,7 +22,7 @@ func releases() (old, now pinset.Lock) {
 		return pinset.Lock{Images: []pinset.LockedImage{{
 			Pin:    "quay.io/openshift-release-dev/ocp-v4.0-art-dev@" + d.String(),
 			From:   []string{"release/" + version + "/cluster-capi-operator-with-a-very-long-name"},
-			Layers: []pinset.LockedLayer{{Digest: d, Size: 1234567890}},
+			Layers: []*pinset.LockedLayer{{Digest: d, Size: 1234567890}},
 		}, {
 			Pin: "registry.example.com/a/" + strings.Repeat("very-", 20) + version + "@" + d.String(), Tags: []string{"a/b:1"},
 		}}}

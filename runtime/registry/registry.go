@@ -75,7 +75,7 @@ func (c Client) Resolve(ctx context.Context, img pinset.Image) (pinset.LockedIma
 	}
 	locked.Config = m.ConfigInfo().Digest
 	for _, l := range m.LayerInfos() {
-		locked.Layers = append(locked.Layers, pinset.LockedLayer{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
+		locked.Layers = append(locked.Layers, &pinset.LockedLayer{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType})
 	}
 	return locked, nil
 }

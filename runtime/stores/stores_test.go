@@ -43,7 +43,7 @@ func TestLayersOfSeveralStores(t *testing.T) {
 		t.Fatal(err)
 	}
 	img := pinset.LockedImage{
-		Layers: []pinset.LockedLayer{{Digest: base, Size: 1}, {DiffID: top, Size: 2}, {DiffID: half, Digest: half, Size: 4}},
+		Layers: []*pinset.LockedLayer{{Digest: base, Size: 1}, {DiffID: top, Size: 2}, {DiffID: half, Digest: half, Size: 4}},
 	}
 	if missing, fetch := layers.MissingLayers(img); len(missing) != 1 || fetch != 4 {
 		t.Errorf("got %v missing, %d bytes to fetch, want one layer of 4 bytes", missing, fetch)

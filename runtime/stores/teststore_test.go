@@ -197,7 +197,7 @@ func lockedImage(n int, tags []string) pinset.LockedImage {
 		Pin: pinOf(n), Tags: tags, Manifest: digest.FromString(manifestOf(n)), Config: digest.FromString(configOf(n)),
 	}
 	for _, n := range chainOf(n) {
-		locked.Layers = append(locked.Layers, pinset.LockedLayer{Digest: diffOf(n), DiffID: diffOf(n), Size: 1})
+		locked.Layers = append(locked.Layers, &pinset.LockedLayer{Digest: diffOf(n), DiffID: diffOf(n), Size: 1})
 	}
 	return locked
 }

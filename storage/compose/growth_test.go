@@ -120,7 +120,7 @@ func addMany(
 			t.Fatal(err)
 		}
 		config.RootFS.DiffIDs, parent = append(config.RootFS.DiffIDs, l.DiffID), info.ID
-		locked.Layers = append(locked.Layers, pinset.LockedLayer{Digest: l.Digest, DiffID: l.DiffID, Size: l.Size})
+		locked.Layers = append(locked.Layers, &pinset.LockedLayer{Digest: l.Digest, DiffID: l.DiffID, Size: l.Size})
 	}
 	text, err := json.Marshal(config)
 	if err != nil {

@@ -133,19 +133,25 @@ func DescribeDifference(locked, now Lock) string {
 	return strings.Join(what, "\n")
 }
 
-// comparable returns the lock as text, without what does not depend on the inputs, and the fields that only
+// comparable returns a digest of the lock, without what does not depend on the inputs, and the fields that only
 // unpacking a layer fills in.
-func (l Lock) comparable() string {
+func (l Lock) comparable() digest.Digest {
 	l = l.canonical()
 	l.ReleaseID, l.Program = ReleaseID{}, nil
+	known := map[*LockedLayer]*LockedLayer{}
 	for i := range l.Images {
 		layers := slices.Clone(l.Images[i].Layers)
-		for n := range layers {
-			layers[n].UnpackedSize, layers[n].Inodes, layers[n].RootAttributes = 0, 0, ""
+		for n, layer := range layers {
+			if known[layer] == nil {
+				known[layer] = &LockedLayer{
+					Digest: layer.Digest, Size: layer.Size, DiffID: layer.DiffID, MediaType: layer.MediaType,
+				}
+			}
+			layers[n] = known[layer]
 		}
 		l.Images[i].Layers = layers
 	}
-	var b strings.Builder
-	_ = l.Encode(&b) // a strings.Builder returns no errors
-	return b.String()
+	sum := digest.SHA256.Digester()
+	_ = l.Encode(sum.Hash()) // a hash returns no errors
+	return sum.Digest()
 }

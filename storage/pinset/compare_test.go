@@ -18,7 +18,7 @@ func makeLock(images map[string]string, tags map[string]string) pinset.Lock {
 	for name, layers := range images {
 		img := pinset.LockedImage{Pin: "quay.io/a/b@" + digest.FromString(name).String()}
 		for _, layer := range strings.Split(layers, "") {
-			img.Layers = append(img.Layers, pinset.LockedLayer{Digest: digest.FromString(layer), Size: 10})
+			img.Layers = append(img.Layers, &pinset.LockedLayer{Digest: digest.FromString(layer), Size: 10})
 		}
 		if tags[name] != "" {
 			img.Tags = []string{tags[name]}
@@ -85,7 +85,7 @@ func TestPairsOfImages(t *testing.T) {
 func TestDescribeDifference(t *testing.T) {
 	base := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
 	unpacked := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
-	layer := &unpacked.Images[0].Layers[0]
+	layer := unpacked.Images[0].Layers[0]
 	layer.UnpackedSize, layer.Inodes, layer.RootAttributes = 100, 3, "0755:0:0"
 	next := makeLock(map[string]string{"x": "ab", "y": "ac"}, nil)
 	next.ReleaseID = pinset.ReleaseID{Name: "edge", Number: 8}

@@ -80,7 +80,7 @@ func TestWish(t *testing.T) {
 	lock := func(change func(*pinset.Lock)) pinset.Lock {
 		l := pinset.Lock{
 			ReleaseID: pinset.ReleaseID{Name: "edge", Number: 1}, Sets: []pinset.LockedSet{{Name: "s", Images: []string{pin}}},
-			Images: []pinset.LockedImage{{Pin: pin, Layers: []pinset.LockedLayer{{Size: 1}}}},
+			Images: []pinset.LockedImage{{Pin: pin, Layers: []*pinset.LockedLayer{{Size: 1}}}},
 		}
 		change(&l)
 		return l

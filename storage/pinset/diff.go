@@ -28,7 +28,7 @@ func (l Layers) Add(id, parent string, digests ...digest.Digest) {
 // bytes of the blobs that have to be fetched for them: containers/image copies a layer that is
 // unpacked on another parent. The missing layers are then added to l, so that the next image that
 // shares them does not count them again.
-func (l Layers) MissingLayers(img LockedImage) (layers []LockedLayer, fetch int64) {
+func (l Layers) MissingLayers(img LockedImage) (layers []*LockedLayer, fetch int64) {
 	parent := ""
 	for i, layer := range img.Layers {
 		id, ok := l[link{parent, layer.DiffID}]
@@ -58,7 +58,7 @@ func (l Layers) MissingBlobs(img LockedImage) map[digest.Digest]int64 {
 }
 
 // addMissing adds layers that will be pulled, and returns the bytes to fetch.
-func (l Layers) addMissing(parent string, layers []LockedLayer) (fetch int64) {
+func (l Layers) addMissing(parent string, layers []*LockedLayer) (fetch int64) {
 	for _, layer := range layers {
 		if _, ok := l[link{anyParent, layer.Digest}]; !ok {
 			fetch += layer.Size

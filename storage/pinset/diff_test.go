@@ -13,7 +13,7 @@ import (
 func layersOf(names ...string) (img pinset.LockedImage) {
 	sizes := map[string]int64{"a": 1, "b": 2, "c": 4, "d": 8}
 	for _, n := range names {
-		l := pinset.LockedLayer{Digest: digest.FromString(n), DiffID: digest.FromString("tar of " + n), Size: sizes[n]}
+		l := &pinset.LockedLayer{Digest: digest.FromString(n), DiffID: digest.FromString("tar of " + n), Size: sizes[n]}
 		img.Layers = append(img.Layers, l)
 	}
 	return img

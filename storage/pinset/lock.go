@@ -63,8 +63,8 @@ type LockedImage struct {
 	From []string `json:"from"`
 	// Volume means that a pod uses the image as an image volume.
 	Volume bool `json:"volume,omitempty"`
-	// Layers, the lowest first.
-	Layers []LockedLayer `json:"layers"`
+	// Layers, the lowest first. Images may have layers in common: see Shared.
+	Layers []*LockedLayer `json:"layers"`
 }
 
 // LockedLayer is a layer of an image.
@@ -161,7 +161,7 @@ func (l Lock) canonical() Lock {
 // any name, digest or size that no build writes: the error names the record and the field. The version
 // is the first field.
 func DecodeLock(r io.Reader) (Lock, error) {
-	l := Lock{Version: LockVersion}
+	l, shared := Lock{Version: LockVersion}, Shared{}
 	err := decodeObject(r, LockVersion, func(name string, s *stream) error {
 		switch name {
 		case "name":
@@ -173,7 +173,7 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		case "sets":
 			return list(s, name, &l.Sets, nil)
 		case "images":
-			return list(s, name, &l.Images, shareLayers)
+			return list(s, name, &l.Images, func(img *LockedImage) { img.Layers = shared.Layers(img.Layers) })
 		case "artifacts":
 			return list(s, name, &l.Artifacts, nil)
 		case "program":
@@ -188,32 +188,6 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
 	}
 	return l, nil
-}
-
-// shareLayers lets an image have the texts of its layers in common with the image before it, where they are equal. The
-// images of one vendor begin with the same layers.
-func shareLayers(before []LockedImage, img *LockedImage) {
-	var other []LockedLayer
-	if len(before) > 0 {
-		other = before[len(before)-1].Layers
-	}
-	for i := range img.Layers {
-		l := &img.Layers[i]
-		if i < len(other) && *l == other[i] {
-			*l = other[i]
-			continue
-		}
-		if i > 0 {
-			other := img.Layers[i-1]
-			if l.MediaType == other.MediaType {
-				l.MediaType = other.MediaType
-			}
-			if l.RootAttributes == other.RootAttributes {
-				l.RootAttributes = other.RootAttributes
-			}
-		}
-	}
-	img.Layers = slices.Clone(img.Layers) // which the decoder has made up to twice as large
 }
 
 // validate checks what concerns more than one entry.
@@ -288,7 +262,10 @@ func (l LockedImage) validate() error {
 	return nil
 }
 
-func (l LockedLayer) validate() error {
+func (l *LockedLayer) validate() error {
+	if l == nil {
+		return errors.New("null")
+	}
 	if err := cmp.Or(CheckDigest("digest", l.Digest), CheckDigest("diffID", l.DiffID),
 		checkPrintable("mediaType", l.MediaType)); err != nil {
 		return err

@@ -54,7 +54,7 @@ func similarImages(images, layers int) pinset.Lock {
 			if n < layers-5 {
 				of -= i % 20
 			}
-			img.Layers = append(img.Layers, pinset.LockedLayer{
+			img.Layers = append(img.Layers, &pinset.LockedLayer{
 				Digest: digest.FromString(fmt.Sprint("blob", of, n)), DiffID: digest.FromString(fmt.Sprint("layer", of, n)),
 				Size: 1, UnpackedSize: 1, Inodes: 1, RootAttributes: "0755:0:0",
 				MediaType: "application/vnd.oci.image.layer.v1.tar+gzip",

@@ -234,7 +234,7 @@ func TestRevision(t *testing.T) {
 func TestLockGolden(t *testing.T) {
 	sets := decode(t, object("v1", "t", "", pin("quay.io/x/b", 2))+"---\n"+object("v1", "s", "", pin("quay.io/x/b", 2),
 		pin("quay.io/x/a", 1)))
-	layer := pinset.LockedLayer{
+	layer := &pinset.LockedLayer{
 		Digest: digest.FromString("blob"), Size: 10, DiffID: digest.FromString("diff"), UnpackedSize: 30, Inodes: 2,
 		RootAttributes: "0755:0:0",
 		MediaType:      "application/vnd.oci.image.layer.v1.tar+gzip",
@@ -246,7 +246,7 @@ func TestLockGolden(t *testing.T) {
 	for i, name := range []string{"quay.io/x/b", "quay.io/x/a"} {
 		lock.Images = append(lock.Images, pinset.LockedImage{
 			Pin: pin(name, 2-i), Manifest: digest.FromString("manifest"), Config: digest.FromString("config"),
-			From: []string{"PinnedImageSet/s"}, Layers: []pinset.LockedLayer{layer},
+			From: []string{"PinnedImageSet/s"}, Layers: []*pinset.LockedLayer{layer},
 		})
 	}
 	var b bytes.Buffer

@@ -133,9 +133,9 @@ func (s *stream) value(name string, into any) error {
 	return nil
 }
 
-// list reads a list, and checks each element before it reads the next. share is called with the elements before each
-// one, to let it have in common with them what is equal; nil does not.
-func list[T interface{ validate() error }](s *stream, name string, into *[]T, share func([]T, *T)) error {
+// list reads a list, and checks each element before it reads the next. share is called with each element
+// that is kept, to let it have in common with earlier ones what is equal; it may be nil.
+func list[T interface{ validate() error }](s *stream, name string, into *[]T, share func(*T)) error {
 	start, err := s.token()
 	if err != nil || start == nil { // null
 		return err
@@ -154,7 +154,7 @@ func list[T interface{ validate() error }](s *stream, name string, into *[]T, sh
 			return fmt.Errorf("%s[%d]: %w", name, len(*into), err)
 		}
 		if share != nil {
-			share(*into, &element)
+			share(&element)
 		}
 		*into = append(*into, element)
 	}
