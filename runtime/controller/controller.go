@@ -7,12 +7,8 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/klog/v2"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/pinbox/pinbox/runtime/cluster"
 )
@@ -36,31 +32,13 @@ type Options struct {
 
 // Run advances rollouts while this controller leads, until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	leases, err := coordination.NewForConfig(o.API.Config())
+	api, err := dynamic.NewForConfig(o.API.Config())
 	if err != nil {
 		return fmt.Errorf("%w: %w", cluster.ErrKubeconfig, err)
 	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Name: LeaseName, ReleaseOnCancel: true,
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: LeaseName}, Client: leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
-		},
-		// The parts are those of client-go's defaults: 15, 10 and 2 seconds.
-		LeaseDuration: o.Lease, RenewDeadline: o.Lease * 2 / 3, RetryPeriod: o.Lease * 2 / 15,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: o.lead,
-			OnStoppedLeading: func() {},
-			OnNewLeader:      func(identity string) { o.Log.Info("leads", "controller", identity) },
-		},
-	})
-	if err != nil {
-		return err
-	}
-	ctx = klog.NewContext(ctx, logr.FromSlogHandler(o.Log.Handler()))
-	for ctx.Err() == nil { // who has lost the lease stands by
-		elector.Run(ctx)
-	}
+	leases := api.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"})
+	l := &lease{api: leases.Namespace(o.Namespace), identity: o.Identity, duration: o.Lease, log: o.Log}
+	l.hold(ctx, o.lead)
 	return nil
 }
 
@@ -75,10 +53,8 @@ func (o Options) lead(ctx context.Context) {
 			o.Log.Warn("the rollouts do not go on", "error", err)
 			said = text
 		}
-		select {
-		case <-ctx.Done():
+		if !pause(ctx, o.Interval) {
 			return
-		case <-time.After(o.Interval):
 		}
 	}
 }
