@@ -3,7 +3,6 @@ package compose
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -36,6 +35,13 @@ func (k layerKey) String() string { return hex.EncodeToString(k[:]) }
 type chains struct {
 	all   map[layerKey]chain
 	texts map[rootAttributes]string // of the root attributes, each once
+	last  lowers
+}
+
+// lowers is what lower returned last, and for which layer.
+type lowers struct {
+	of         layerKey
+	links, ids string
 }
 
 func newChains() chains {
@@ -70,12 +76,22 @@ func (c chains) info(id string) (LayerInfo, bool) {
 }
 
 // lower returns the content of the files "lower" and "lower-layers" of a layer: the link names and the IDs of the
-// layers below it. They are made anew for each layer: those of 100,000 layers have 240 MB.
-func (c chains) lower(parent string) (links, ids string) {
-	var all, names []string
-	for k := keyOf(parent); k != (layerKey{}); k = c.all[k].parent {
-		id := k.String()
-		all, names = append(all, id), append(names, "l/"+layout.LinkName(id))
+// layers below it. They are made anew for each layer: those of 100,000 layers have 240 MB. Those of the last one are
+// kept, since most layers come after the one below them.
+func (c *chains) lower(parent string) (links, ids string) {
+	if parent == "" {
+		return "", ""
 	}
-	return strings.Join(names, ":"), strings.Join(all, ":")
+	key := keyOf(parent)
+	if c.last.of == key {
+		return c.last.links, c.last.ids
+	}
+	id, below := key.String(), c.all[key].parent
+	links, ids = "l/"+layout.LinkName(id), id
+	if below != (layerKey{}) {
+		moreLinks, moreIDs := c.lower(below.String())
+		links, ids = links+":"+moreLinks, ids+":"+moreIDs
+	}
+	c.last = lowers{key, links, ids}
+	return links, ids
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/base64"
+	"encoding/hex"
 	"path"
 	"strings"
 
@@ -48,7 +49,8 @@ func LayerID(parent string, diffID digest.Digest) string {
 	if parent == "" {
 		return diffID.Encoded()
 	}
-	return digest.FromString(parent + "+" + diffID.Encoded()).Encoded()
+	sum := sha256.Sum256([]byte(parent + "+" + diffID.Encoded()))
+	return hex.EncodeToString(sum[:])
 }
 
 // LinkName returns the short name by which overlay mounts a layer. The driver searches for a name
@@ -56,5 +58,7 @@ func LayerID(parent string, diffID digest.Digest) string {
 // containers/storage, drivers/overlay.
 func LinkName(layerID string) string {
 	sum := sha256.Sum256([]byte("pinbox link " + layerID))
-	return base32.StdEncoding.EncodeToString(sum[:])[:26]
+	var text [32]byte
+	base32.StdEncoding.Encode(text[:], sum[:20])
+	return string(text[:26])
 }

@@ -2,6 +2,7 @@ package pinset
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -115,26 +116,27 @@ func (l Lock) Encode(w io.Writer) error {
 	if len(images) > 0 {
 		l.Images = nil
 	}
-	var text strings.Builder
+	var text bytes.Buffer
 	if err := indented(&text, "").Encode(l); err != nil {
 		return err
 	}
 	const none = "\n  \"images\": null"
 	head, tail, _ := strings.Cut(text.String(), none)
 	if len(images) == 0 {
-		_, err := io.WriteString(w, text.String())
+		_, err := w.Write(text.Bytes())
 		return err
 	}
 	out := bufio.NewWriter(w)
 	out.WriteString(head + strings.TrimSuffix(none, "null")) // Flush returns its error, and those of the others
-	before := "["
+	before, each := "[\n    ", indented(&text, "    ")
 	for _, img := range images {
 		text.Reset()
-		if err := indented(&text, "    ").Encode(img); err != nil {
+		if err := each.Encode(img); err != nil {
 			return err
 		}
-		out.WriteString(before + "\n    " + strings.TrimSuffix(text.String(), "\n"))
-		before = ","
+		out.WriteString(before)
+		out.Write(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
+		before = ",\n    "
 	}
 	out.WriteString("\n  ]" + tail)
 	return out.Flush()
