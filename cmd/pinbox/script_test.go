@@ -135,6 +135,8 @@ var notInScripts = []struct{ prefix, why string }{
 	{"systemctl ", "takes a node: TestSetUpMachine"},
 	{"kubectl ", "takes an API server: fixtures/kube applies the same files to one"},
 	{"echo 'PINBOX_NODE_FLAGS=", "a file of variables"},
+	{"echo 'PINBOX_SERVE_FLAGS=", "a file of variables"},
+	{"cp deploy/pinbox-serve.service ", "takes a node: TestSandboxes reads the file"},
 	{"dnf ", "another program"},
 	{"openshift-install ", "another program: builder/openshift checks the manifests with OpenShift's own types"},
 	{"cp out/manifests/", "goes with openshift-install"},

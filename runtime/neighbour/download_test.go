@@ -224,7 +224,8 @@ func TestLiarAmongManyNodes(t *testing.T) {
 	}
 }
 
-// Two nodes are killed in the middle of the fetch, with their servers. One may read from the source. The others go on with what they have. Both start again later and fetch the rest.
+// Two nodes are killed in the middle of the fetch, with their servers. One may read from the source. The others go on
+// with what they have. Both start again later and fetch the rest.
 func TestKilledNodes(t *testing.T) {
 	s := newSite(t, 6, size, 2<<20, 10<<20)
 	ctx, kill := context.WithCancel(t.Context())

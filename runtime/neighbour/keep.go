@@ -14,7 +14,8 @@ import (
 )
 
 // Keep keeps a file of the folder dir of the stores for neighbours, such as a thin delta, of which the node itself
-// needs only the store that it has made. It is not copied. A file that is larger than the budget, in bytes, is not kept.
+// needs only the store that it has made. It is not copied. A file that is larger than the budget, in bytes, is not
+// kept.
 func Keep(dir, file string, id digest.Digest, budget int64) error {
 	fi, err := os.Stat(file)
 	if err != nil {

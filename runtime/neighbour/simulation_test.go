@@ -35,7 +35,8 @@ func TestHundredNodes(t *testing.T) {
 	}
 	t.Logf("nodes by how often they gave the file: %v", sent)
 	t.Logf("%d nodes and %s: one takes %v, all take %v, %.2f times as long; the source gives %s to %d of them; "+
-		"a node gives %s at most", nodes, bytesize.Format(int64(size)), alone.Round(time.Millisecond), all.Round(time.Millisecond),
+		"a node gives %s at most", nodes, bytesize.Format(int64(size)), alone.Round(time.Millisecond),
+		all.Round(time.Millisecond),
 		all.Seconds()/alone.Seconds(), bytesize.Format(s.source.all.Load()), asked, bytesize.Format(most))
 	if all > 2*alone {
 		t.Errorf("got %v for all, want at most twice the %v of one", all, alone)
