@@ -90,8 +90,8 @@ func (a API) Wish(ctx context.Context) (w Wish, err error) {
 	return w, err
 }
 
-// Nodes returns all nodes, with their reports and the generations of their sets. It makes four requests, most of them at
-// once.
+// Nodes returns all nodes, with their reports and the generations of their sets. It makes four requests, most of them
+// at once.
 func (a API) Nodes(ctx context.Context) ([]fleet.Node, error) {
 	var w Wish
 	wished := make(chan error, 1)
@@ -147,8 +147,8 @@ func (a API) members(ctx context.Context) (m members, err error) {
 	return m, err
 }
 
-// reports returns the newest report of each node out of the cache of the API server: a report says what was a moment ago
-// in any case, and the generations that are wanted are not from there.
+// reports returns the newest report of each node out of the cache of the API server: a report says what was a moment
+// ago in any case, and the generations that are wanted are not from there.
 func (a API) reports(ctx context.Context) (map[string]fleet.Object, error) {
 	content, err := a.client.rest.Get().AbsPath("/apis", fleet.Group, fleet.Version, reportResource.Resource).
 		Param("resourceVersion", "0").Do(ctx).Raw()

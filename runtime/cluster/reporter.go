@@ -115,7 +115,9 @@ func (r *reporter) note(ctx context.Context, what string, err error) {
 
 // write writes a report. It makes the object if there is none, and adopts it if it has another owner. A generation must
 // not decrease: if a set was deleted and made again since the last report, it is removed from that first.
-func write(ctx context.Context, reports dynamic.ResourceInterface, node, uid string, exists bool, r fleet.Report) error {
+func write(
+	ctx context.Context, reports dynamic.ResourceInterface, node, uid string, exists bool, r fleet.Report,
+) error {
 	if !exists {
 		if err := own(ctx, reports, node, uid); err != nil {
 			return err

@@ -72,9 +72,9 @@ const (
 	longest = 15 * time.Minute
 )
 
-// window is the most by which a report that takes so many writes is delayed in a cluster of so many nodes: what one node
-// reports is seen at once, and 1,000 nodes share 50 seconds. If the number is not known, it is the jitter; without
-// jitter there is no delay.
+// window is the most by which a report that takes so many writes is delayed in a cluster of so many nodes: what one
+// node reports is seen at once, and 1,000 nodes share 50 seconds. If the number is not known, it is the jitter;
+// without jitter there is no delay.
 func window(nodes int64, writes int, jitter time.Duration) time.Duration {
 	if nodes <= 0 || jitter <= 0 {
 		return max(jitter, 0)

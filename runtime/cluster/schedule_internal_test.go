@@ -64,8 +64,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// The random delay of a report is drawn once. It was drawn at each status, and the least of all counted: nodes that pull,
-// and have a status each second, did not wait at all.
+// The random delay of a report is drawn once. It was drawn at each status, and the least of all counted: nodes that
+// pull, and have a status each second, did not wait at all.
 func TestDelayIsDrawnOnce(t *testing.T) {
 	start := time.Unix(1000, 0)
 	pulling := fleet.Report{Conditions: []runtime.Condition{{Type: runtime.ProgressingCondition, Status: "True"}}}
@@ -78,8 +78,8 @@ func TestDelayIsDrawnOnce(t *testing.T) {
 	}
 }
 
-// A report that says nothing new is written after half an hour, and one that could not be written in five minutes, or as
-// soon as there is something new.
+// A report that says nothing new is written after half an hour, and one that could not be written in five minutes, or
+// as soon as there is something new.
 func TestDue(t *testing.T) {
 	start := time.Unix(1000, 0)
 	rest, other := fleet.Report{}, fleet.Report{Owner: "other"}
