@@ -63,8 +63,8 @@ type follower struct {
 	problem string       // of the document, logged last
 	uid     atomic.Value // string: that of the node, for the report
 	synced  chan time.Time
-	nodes   atomic.Int64 // of the cluster, 0 if that is not known
-	resumed bool         // the document was there before
+	crowd   crowd
+	resumed bool // the document was there before
 	waves   waves
 }
 

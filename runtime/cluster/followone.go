@@ -11,7 +11,6 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/metadata"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/rollout"
@@ -65,7 +64,7 @@ func (f *follower) followNode(ctx context.Context, c client) {
 			if err != nil {
 				return nil, err
 			}
-			f.count(ctx, nodes)
+			f.crowd.count(ctx, nodes)
 			return list, nil
 		},
 		put: func(o any) {
@@ -76,19 +75,6 @@ func (f *follower) followNode(ctx context.Context, c client) {
 			f.update(ctx, func() bool { f.waves.place = place; return f.known.register(roles) })
 		},
 	})
-}
-
-// count asks how many nodes the cluster has: it lists the first, and the API says how many follow. If it does not, what was
-// known stays.
-func (f *follower) count(ctx context.Context, nodes metadata.Getter) {
-	list, err := nodes.List(ctx, metav1.ListOptions{Limit: 1})
-	switch {
-	case err != nil || list.Continue != "" && list.RemainingItemCount == nil:
-	case list.RemainingItemCount != nil:
-		f.nodes.Store(int64(len(list.Items)) + *list.RemainingItemCount)
-	default:
-		f.nodes.Store(int64(len(list.Items)))
-	}
 }
 
 // followOperator follows the MachineConfigNode: what the Machine Config Operator reports of the sets.

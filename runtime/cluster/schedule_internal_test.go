@@ -142,10 +142,10 @@ func TestCount(t *testing.T) {
 		"the API does not answer":  {page{err: errors.New("away")}, 7},
 		"a Node that was not made": {of(0, "", nil), 0},
 	} {
-		var f follower
-		f.nodes.Store(7)
-		f.count(t.Context(), test.page)
-		if got := f.nodes.Load(); got != test.want {
+		var c crowd
+		c.nodes.Store(7)
+		c.count(t.Context(), test.page)
+		if got := c.nodes.Load(); got != test.want {
 			t.Errorf("%s: got %d nodes, want %d", name, got, test.want)
 		}
 	}

@@ -57,6 +57,7 @@ func previous(annotations map[string]string) *Content {
 // followWaves follows the rollouts as soon as a set names one, so that a cluster without any is not asked for them. It
 // reports whether a set was released.
 func (f *follower) followWaves(ctx context.Context) (released bool) {
+	working := int64(0)
 	for i := range f.known.Sets {
 		s := &f.known.Sets[i]
 		if s.Rollout != "" && !f.waves.followed && f.client.sets != nil {
@@ -66,7 +67,12 @@ func (f *follower) followWaves(ctx context.Context) (released bool) {
 		if s.Held != nil && f.waves.rollouts[s.Rollout].Status.Releases(s.target(), f.waves.place) {
 			s.Held, released = nil, true
 		}
+		if status := f.waves.rollouts[s.Rollout].Status; s.Held == nil && status.Releases(s.target(), f.waves.place) &&
+			!status.Finished(s.target()) {
+			working = max(working, int64(status.Nodes.Released-status.Nodes.Ready), 1)
+		}
 	}
+	f.crowd.working.Store(working)
 	return released
 }
 

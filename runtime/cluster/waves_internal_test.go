@@ -97,6 +97,37 @@ func TestHeldSets(t *testing.T) {
 	}
 }
 
+// While a rollout releases a few of many nodes, these report as soon as nodes of a small cluster do.
+func TestReportingInAWave(t *testing.T) {
+	all := rollout.Counts{Total: 1000, Released: 1000, Ready: 100}
+	for name, test := range map[string]struct {
+		set    string
+		status rollout.Status
+		want   int64
+	}{
+		"no rollout":              {"u:6", rollout.Status{}, 1000},
+		"a canary":                {"u:6:label", rollout.Status{Released: 7, Nodes: rollout.Counts{Total: 1000, Released: 1}}, 1},
+		"a wave":                  {"u:6:label", rollout.Status{Released: 9, Nodes: rollout.Counts{Total: 1000, Released: 100, Ready: 1}}, 99},
+		"the rest":                {"u:6:label", rollout.Status{Released: 9, Nodes: all}, 900},
+		"more than are there":     {"u:6:label", rollout.Status{Released: 9, Nodes: rollout.Counts{Total: 2000, Released: 2000}}, 1000},
+		"all are ready but this":  {"u:6:label", rollout.Status{Released: 9, Nodes: rollout.Counts{Released: 9, Ready: 9}}, 1},
+		"not yet released here":   {"u:6:label", rollout.Status{Released: 6, Nodes: rollout.Counts{Total: 1000, Released: 1}}, 1000},
+		"a rollout that is done":  {"u:6:label", rollout.Status{State: rollout.Complete, Released: 9, Nodes: all}, 1000},
+		"another one of this set": {"u:7:label", rollout.Status{Released: 9, Nodes: all}, 1000},
+	} {
+		var f follower
+		f.crowd.nodes.Store(1000)
+		f.waves.followed, f.waves.place = true, 7
+		f.known.Sets = []Set{parseSet(t, test.set)}
+		test.status.Sets = []rollout.Target{{Name: "s", UID: "u", Generation: 6}}
+		f.waves.rollouts = map[string]rollout.Rollout{"r": {Status: test.status}}
+		f.followWaves(t.Context())
+		if got := f.crowd.reporting(); got != test.want {
+			t.Errorf("%s: got %d nodes, want %d", name, got, test.want)
+		}
+	}
+}
+
 // Only an annotation that can be read says what was before.
 func TestPrevious(t *testing.T) {
 	for text, want := range map[string]bool{
