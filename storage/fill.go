@@ -78,7 +78,8 @@ type imageAdder interface{ AddImage(compose.Image) }
 
 // addImages adds layers, by the function add, and images to a store, in the order of the images.
 func addImages(
-	images []Resolved, store imageAdder, add func(*Resolved, *pinset.LockedLayer, compose.Layer) (compose.LayerInfo, error),
+	images []Resolved, store imageAdder,
+	add func(*Resolved, *pinset.LockedLayer, compose.Layer) (compose.LayerInfo, error),
 ) error {
 	var filled pinset.Shared
 	for i := range images {

@@ -40,7 +40,9 @@ type view struct {
 	cut bool
 }
 
-func (v *view) answer(ctx context.Context, do func() (*unstructured.Unstructured, error)) (*unstructured.Unstructured, error) {
+func (v *view) answer(
+	ctx context.Context, do func() (*unstructured.Unstructured, error),
+) (*unstructured.Unstructured, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.cut {
@@ -52,7 +54,9 @@ func (v *view) answer(ctx context.Context, do func() (*unstructured.Unstructured
 	return do()
 }
 
-func (v *view) Get(ctx context.Context, name string, _ metav1.GetOptions, _ ...string) (*unstructured.Unstructured, error) {
+func (v *view) Get(
+	ctx context.Context, name string, _ metav1.GetOptions, _ ...string,
+) (*unstructured.Unstructured, error) {
 	return v.answer(ctx, func() (*unstructured.Unstructured, error) {
 		if v.lease == nil {
 			return nil, apierrors.NewNotFound(leases, name)

@@ -3,6 +3,7 @@ package compose
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -79,19 +80,16 @@ func (c chains) info(id string) (LayerInfo, bool) {
 // layers below it. They are made anew for each layer: those of 100,000 layers have 240 MB. Those of the last one are
 // kept, since most layers come after the one below them.
 func (c *chains) lower(parent string) (links, ids string) {
-	if parent == "" {
-		return "", ""
+	var names, all []string
+	top := keyOf(parent)
+	for k := top; k != (layerKey{}); k = c.all[k].parent {
+		if k == c.last.of {
+			names, all = append(names, c.last.links), append(all, c.last.ids)
+			break
+		}
+		id := k.String()
+		names, all = append(names, "l/"+layout.LinkName(id)), append(all, id)
 	}
-	key := keyOf(parent)
-	if c.last.of == key {
-		return c.last.links, c.last.ids
-	}
-	id, below := key.String(), c.all[key].parent
-	links, ids = "l/"+layout.LinkName(id), id
-	if below != (layerKey{}) {
-		moreLinks, moreIDs := c.lower(below.String())
-		links, ids = links+":"+moreLinks, ids+":"+moreIDs
-	}
-	c.last = lowers{key, links, ids}
-	return links, ids
+	c.last = lowers{top, strings.Join(names, ":"), strings.Join(all, ":")}
+	return c.last.links, c.last.ids
 }
