@@ -326,7 +326,8 @@ func (p *place) kindOf(name string) string {
 var kinds = map[string]string{
 	artifact.LockFile: "lock", artifact.ISOLock: "lock", artifact.ProvenanceFile: "provenance",
 	artifact.IgnitionFile: "Ignition config", artifact.ButaneFile: "Butane config",
-	artifact.LiveIgnitionFile: "Ignition config of the live system", artifact.LiveButaneFile: "Butane config of the live system",
+	artifact.LiveIgnitionFile:   "Ignition config of the live system",
+	artifact.LiveButaneFile:     "Butane config of the live system",
 	artifact.MergedIgnitionFile: "Ignition config of the ISO", artifact.ISOFile: "live ISO",
 	artifact.ProgramFile: "program of the node", artifact.AllowlistFile: "example of a kubelet's configuration",
 	artifact.DeltaFile: "description of the delta",

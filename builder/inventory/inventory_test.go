@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/ProtonMail/go-crypto/openpgp"
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/pinbox/pinbox/builder"
@@ -65,7 +64,7 @@ func push(t *testing.T, r *sample.Registry, name string) (pin string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if pin, err = r.Push(t.Context(), name, img.(v1.Image)); err != nil {
+	if pin, err = r.Push(t.Context(), name, img); err != nil {
 		t.Fatal(err)
 	}
 	return pin

@@ -109,7 +109,8 @@ func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
 		"`FILE` with the API of a cluster, whose PinnedImageSets the service follows, too; or in-cluster, in a pod")
 	cli.Words(flags, "kubeconfig", cluster.InCluster)
 	flags.DurationVar(&f.Jitter, "jitter", 10*time.Second,
-		"`TIME` within which the service starts a pass after a change in the cluster, at random; 0 also makes it report at once")
+		"`TIME` within which the service starts a pass after a change in the cluster, at random; "+
+			"0 also makes it report at once")
 	flags.BoolVar(&f.Condition, "node-condition", false,
 		"write the condition PinnedImagesReady of the Node in the cluster; in a pod, deploy/node-condition.yaml permits it")
 	cli.Under("Cluster", flags)
