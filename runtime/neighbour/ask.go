@@ -39,7 +39,7 @@ func newAsker(id digest.Digest, size int64, given time.Duration, dial dialer) *a
 		// No proxy: neighbours are on the network of the node.
 		Transport: &http.Transport{
 			DialContext: dial, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
-			ResponseHeaderTimeout: given, MaxIdleConnsPerHost: 1, MaxIdleConns: 64, IdleConnTimeout: 15 * time.Second,
+			MaxIdleConnsPerHost: 1, MaxIdleConns: 64, IdleConnTimeout: 15 * time.Second,
 		},
 		// A neighbour cannot send the node elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -48,7 +48,8 @@ type Download struct {
 	dropped map[string]bool
 	strikes map[string]int
 	gave    map[string]bool // in this round
-	rounds  int             // that ended with another digest
+	given   map[string]given
+	rounds  int // that ended with another digest
 	// intended and asking say what was announced about the source.
 	intended, asking bool
 	looked           time.Time
@@ -75,6 +76,7 @@ func New(id digest.Digest, size int64, o Options) *Download {
 	d := &Download{
 		Options: o, id: id, size: size, ask: newAsker(id, size, o.Stall, o.Dial), me: self{rank: lastRank},
 		awaited: map[string]bool{}, dropped: map[string]bool{}, strikes: map[string]int{}, gave: map[string]bool{},
+		given: map[string]given{},
 	}
 	for _, address := range o.Self {
 		d.me.rank = min(d.me.rank, rankOf(address, id))
@@ -194,7 +196,7 @@ func (d *Download) fromParent(ctx context.Context) (io.ReadCloser, error) {
 		return nil, nil
 	}
 	v, err := d.ask.view(ctx, d.me.parent)
-	if err != nil || v.bytes < d.me.bytes || d.me.careful && !v.complete {
+	if err != nil || len(candidates(d.me, []view{v})) == 0 { // else two nodes could wait for each other
 		d.looked = time.Time{}
 		return nil, ctx.Err()
 	}
@@ -276,15 +278,35 @@ func (s *segment) Close() error {
 	if took := time.Since(s.began); took > 0 && s.bytes > 0 {
 		s.d.rate = int64(float64(s.bytes) / took.Seconds())
 	}
-	if s.bytes >= min(s.length, minSegment) {
-		delete(s.d.strikes, s.from.address)
-	} else {
+	if s.bytes < min(s.length, s.from.bytes-s.start) || s.bytes == 0 {
 		s.d.fail(s.from.address, errEnds)
+	} else {
+		delete(s.d.strikes, s.from.address)
 	}
+	s.d.judge(s.from.address, time.Since(s.began), s.bytes)
 	return s.ReadCloser.Close()
 }
 
-// maxStrikes is how often in a row a neighbour may begin to send and end after a few bytes.
+// given is what a neighbour gave in some time.
+type given struct {
+	bytes int64
+	took  time.Duration
+}
+
+// judge does not ask a neighbour again whose segments are small and slow.
+func (d *Download) judge(address string, took time.Duration, bytes int64) {
+	all := d.given[address]
+	all.bytes, all.took = all.bytes+bytes, all.took+took
+	if all.took > slowTime {
+		if all.bytes < minRate*int64(all.took/time.Second) {
+			d.drop(address, errSlow)
+		}
+		all = given{}
+	}
+	d.given[address] = all
+}
+
+// maxStrikes is how often in a row a neighbour may give less than it said it has.
 const maxStrikes = 3
 
 // fail notes that a neighbour gave nothing, or little.

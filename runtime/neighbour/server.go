@@ -27,7 +27,7 @@ type Server struct {
 	Connections, ConnectionsOfOne int
 	// Rate is how many bytes are sent in a second, to all neighbours together; 0 is any number.
 	Rate int64
-	// Wait is how long an upload waits for bytes that are still to be fetched, 5 seconds by default.
+	// Wait is how long an upload waits for bytes that are still to be fetched, 2 seconds by default.
 	Wait time.Duration
 	// Look is how often the addresses of the interface are read, every 5 seconds by default.
 	Look time.Duration
@@ -55,7 +55,7 @@ const (
 func (s *Server) prepare() {
 	s.once.Do(func() {
 		s.uploads = newCounter(or(s.Uploads, 4), or(s.UploadsOfOne, 2))
-		s.Wait = or(s.Wait, 5*time.Second)
+		s.Wait = or(s.Wait, 2*time.Second)
 		s.pace.rate = s.Rate
 		if s.Log == nil {
 			s.Log = slog.New(slog.DiscardHandler)
