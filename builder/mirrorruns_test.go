@@ -233,7 +233,7 @@ func TestDamagedStores(t *testing.T) {
 				}
 				if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images,
 					func(a, b pinset.LockedImage) bool {
-						return a.Pin == b.Pin && a.Config == b.Config && slices.Equal(a.Layers, b.Layers)
+						return a.Pin == b.Pin && a.Config == b.Config && cmp.Equal(a.Layers, b.Layers)
 					}) {
 					t.Errorf("got the images %+v, want %+v", later.Images, lock.Images)
 				}

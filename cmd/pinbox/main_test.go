@@ -516,9 +516,10 @@ func smallDisk(t *testing.T) string {
 }
 
 // noise is a layer that turns out larger than one would guess.
-func noise(t *testing.T) *sample.Layer {
+// noise is a layer of so many bytes that cannot be compressed.
+func noise(t *testing.T, size int) *sample.Layer {
 	t.Helper()
-	body := make([]byte, 1_400_000)
+	body := make([]byte, size)
 	_, _ = rand.NewChaCha8([32]byte{}).Read(body) // never fails
 	stream, err := sample.Tar(sample.File("noise", string(body)))
 	if err != nil {
@@ -533,7 +534,7 @@ func noise(t *testing.T) *sample.Layer {
 
 // A disk that is full before anybody could know.
 func TestFullDisk(t *testing.T) {
-	pin := push(t, serve(t, nil), image(t, "amd64", noise(t)))
+	pin := push(t, serve(t, nil), image(t, "amd64", noise(t, 1_400_000)))
 	disk := smallDisk(t)
 	args := []string{
 		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1", "--node-binary",
@@ -562,9 +563,9 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 		blobs++
 		next.ServeHTTP(w, r)
 	}))
-	program := layer(t, sample.File("large", string(mustRead(t, fixtures.Program(t, nodePackage)))))
-	large := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", program))))
-	surprise := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise(t)))))
+	// It has more than what is fetched while images are being resolved.
+	large := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise(t, 65<<20)))))
+	surprise := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise(t, 1_400_000)))))
 	disk := smallDisk(t)
 	for name, test := range map[string]struct {
 		flags  []string

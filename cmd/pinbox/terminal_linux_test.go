@@ -72,24 +72,25 @@ func onTerminal(t *testing.T, args ...string) (cmd *exec.Cmd, keyboard *os.File,
 
 // Ctrl-C at any question of init ends it as interrupted, and nothing is written.
 func TestInterruptAtAQuestion(t *testing.T) {
-	for typed, question := range map[string]string{
-		"":                             "Name of the appliance: ",
-		"edge\n":                       "Platform of the nodes [linux/amd64]: ",
-		"edge\n\n":                     "Kind of the input that names the images [1]: ",
-		"edge\n\n\n":                   "File or folder: ",
-		"edge\n\n\nsets/\n":            "CoreOS live ISO to put it into, or nothing for no ISO: ",
-		"edge\n\n\nsets/\nhalf an ans": "half an ans",
+	const last = "CoreOS live ISO to put it into, or nothing for no ISO: "
+	for name, c := range map[string]struct{ typed, question, begun string }{
+		"name":           {"", "Name of the appliance: ", ""},
+		"platform":       {"edge\n", "Platform of the nodes [linux/amd64]: ", ""},
+		"kind":           {"edge\n\n", "Kind of the input that names the images [1]: ", ""},
+		"file":           {"edge\n\n\n", "File or folder: ", ""},
+		"ISO":            {"edge\n\n\nsets/\n", last, ""},
+		"half an answer": {"edge\n\n\nsets/\n", last, "half an ans"},
 	} {
-		t.Run(question, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			cmd, keyboard, shown := onTerminal(t, "init")
 			screen := await(t, shown, "Name of the appliance: ")
-			if _, err := io.WriteString(keyboard, typed); err != nil {
+			if _, err := io.WriteString(keyboard, c.typed); err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(screen, question) {
-				screen += await(t, shown, question)
+			if !strings.Contains(screen, c.question) { // the terminal shows what is typed before it is asked for
+				screen += await(t, shown, c.question)
 			}
-			if _, err := io.WriteString(keyboard, "\x03"); err != nil {
+			if _, err := io.WriteString(keyboard, c.begun+"\x03"); err != nil {
 				t.Fatal(err)
 			}
 			late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
@@ -152,7 +153,7 @@ func checkBars(t *testing.T, format, next string) {
 		}
 		next.ServeHTTP(w, r)
 	}))
-	layer := noise(t)
+	layer := noise(t, 1_400_000)
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer))))
 	file := write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n"+
 		"  sources: [{pinnedImageSets: ["+sets+"]}]\n  store: {format: "+format+"}\n"))
