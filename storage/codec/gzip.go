@@ -45,9 +45,9 @@ type gzipReader struct {
 	err  error
 }
 
-// NewGzipReader decompresses a gzip stream of one or more members. If r is a *bufio.Reader, nothing
-// is consumed after the last member. Errors of r are returned unchanged. A stream that ends early is
-// io.ErrUnexpectedEOF; an empty one is io.EOF, of NewGzipReader itself. The caller closes the result.
+// NewGzipReader decompresses a gzip stream of one or more members. If r is a *bufio.Reader of 4 KiB at least, nothing
+// is consumed after the last member, and r must repeat its errors. Errors of r are returned unchanged. A stream that
+// ends early is io.ErrUnexpectedEOF; an empty one is io.EOF, of NewGzipReader itself. The caller closes the result.
 // Format: RFC 1952.
 func NewGzipReader(r io.Reader) (io.ReadCloser, error) {
 	z := &gzipReader{in: buffered(r)}

@@ -155,6 +155,26 @@ func TestTruncatedGzip(t *testing.T) {
 	}
 }
 
+// once returns its error once, and then that the stream has ended.
+type once struct{ err error }
+
+func (o *once) Read([]byte) (int, error) {
+	err := o.err
+	o.err = io.EOF
+	return 0, err
+}
+
+// An error that a source returns just once was lost behind the last member.
+func TestErrorThatIsNotRepeated(t *testing.T) {
+	packed := member(t, text(700), 6, false)
+	for _, n := range []int{len(packed) - 3, len(packed)} {
+		_, err := readAll(codec.NewGzipReader, io.MultiReader(bytes.NewReader(packed[:n]), &once{errSource}))
+		if !errors.Is(err, errSource) {
+			t.Errorf("%d of %d bytes: got %v, want %v", n, len(packed), err, errSource)
+		}
+	}
+}
+
 // A changed bit is an error, or does not change the content.
 func TestDamagedGzip(t *testing.T) {
 	want := append(text(300), noise(50)...)
@@ -355,5 +375,5 @@ func FuzzGzip(f *testing.F) {
 
 // limited opens a stream whose source returns few bytes at a time.
 func limited(r io.Reader) (io.ReadCloser, error) {
-	return codec.NewGzipReader(bufio.NewReaderSize(iotest.HalfReader(r), 23))
+	return codec.NewGzipReader(bufio.NewReaderSize(iotest.HalfReader(r), 4096))
 }
