@@ -143,7 +143,8 @@ var rooms = map[string][]string{
 		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
-		"storage/bytesize storage/deflate storage/document storage/filelock storage/iso9660 storage/loop storage/tail storage/verity",
+		"storage/bytesize storage/deflate storage/document storage/filelock storage/iso9660 storage/loop storage/tail " +
+			"storage/verity storage/zstd",
 		"storage/input storage/page storage/realm",
 	},
 }

@@ -3,7 +3,11 @@
 package codec
 
 import (
+	"fmt"
+
 	"github.com/klauspost/compress/zstd"
+
+	best "github.com/pinbox/pinbox/storage/zstd"
 )
 
 type zstdBlock struct{ enc *zstd.Encoder }
@@ -11,10 +15,23 @@ type zstdBlock struct{ enc *zstd.Encoder }
 // largestBlock is the size of the largest block of a squashfs, in bytes.
 const largestBlock = 1 << 20
 
-// NewZstdBlock compresses with a level of libzstd, or the one of klauspost/compress that is most like it,
+// bestLevel is the first level of libzstd for which klauspost/compress has none that compresses as much.
+const bestLevel = 10
+
+type bestBlock struct{ enc *best.Encoder }
+
+func (b bestBlock) Compress(dst, raw []byte) ([]byte, bool) {
+	out := b.enc.Append(dst[:0], raw)
+	return out, len(out) < len(raw)
+}
+
+// NewZstdBlock compresses with a level of libzstd, or the one of klauspost/compress or of ours that is most like it,
 // into frames of one segment without a checksum: the kernel's decoder for squashfs has a window of one
 // block.
 func NewZstdBlock(level int) (Block, error) {
+	if level >= bestLevel {
+		return bestBlock{best.NewEncoder()}, nil
+	}
 	enc, err := zstd.NewWriter(nil,
 		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)),
 		zstd.WithEncoderConcurrency(1),
@@ -28,6 +45,14 @@ func NewZstdBlock(level int) (Block, error) {
 func (b zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	out := b.enc.EncodeAll(raw, dst[:0])
 	return out, len(out) < len(raw)
+}
+
+// ZstdBlockID names the encoder of a level.
+func ZstdBlockID(level int) string {
+	if level >= bestLevel {
+		return fmt.Sprintf("zstd-pinbox%d-%d", best.Version, level)
+	}
+	return fmt.Sprintf("%s-%d", ZstdID(), level)
 }
 
 // ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-go" is the version of

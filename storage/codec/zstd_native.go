@@ -11,6 +11,7 @@ package codec
 import "C"
 
 import (
+	"fmt"
 	"slices"
 	"sync"
 	"unsafe"
@@ -65,6 +66,9 @@ func (b zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	}
 	return dst[:n], int(n) < len(raw)
 }
+
+// ZstdBlockID names the encoder of a level.
+func ZstdBlockID(level int) string { return fmt.Sprintf("%s-%d", ZstdID(), level) }
 
 // ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-native-1.5.4" is libzstd
 // 1.5.4.

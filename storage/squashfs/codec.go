@@ -58,7 +58,7 @@ func (o Options) level() int { return levels[o.Compression][o.Level] }
 func (o Options) encoder() string {
 	switch o.Compression {
 	case Zstd:
-		return fmt.Sprintf("%s-%d", codec.ZstdID(), o.level())
+		return codec.ZstdBlockID(o.level())
 	case Gzip:
 		return fmt.Sprintf("%s-%d", o.Compression, o.level())
 	}

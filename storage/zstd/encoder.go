@@ -1,0 +1,235 @@
+package zstd
+
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/klauspost/compress/huff0"
+)
+
+// maxBlock is the most that a block decompresses to, in bytes: RFC 8878, 3.1.1.2.4.
+const maxBlock = 128 << 10
+
+// Version changes with the bytes of frames: with this package, or with klauspost/compress/huff0.
+const Version = 1
+
+// Encoder compresses contents of less than 256 MiB, each on its own. It is used from one goroutine at a time, and keeps
+// 10 to 15 MB, or 19 to 25 with contents of 1 MiB.
+type Encoder struct {
+	optimal  optimal
+	parsed   parsed
+	huffman  huff0.Scratch
+	literals *coder
+	offsets  *coder
+	lengths  *coder
+}
+
+// parsed is a block in sequences. The literals of all sequences, and those after the last one, are one after the other.
+type parsed struct {
+	sequences []sequence
+	literals  []byte
+	last      [3]uint32 // offsets
+}
+
+func (p *parsed) add(literals []byte, offset uint32, length int) {
+	p.literals = append(p.literals, literals...)
+	p.sequences = append(p.sequences, sequence{uint32(len(literals)), uint32(length), offset})
+}
+
+// NewEncoder returns an Encoder.
+func NewEncoder() *Encoder {
+	e := &Encoder{literals: newCoder(literalKind), offsets: newCoder(offsetKind), lengths: newCoder(lengthKind)}
+	e.huffman.Reuse = huff0.ReusePolicyNone
+	return e
+}
+
+// Append appends a frame. It has a single segment and no checksum. Format: RFC 8878, 3.1.1.
+func (e *Encoder) Append(out, content []byte) []byte {
+	out = appendHeader(out, len(content))
+	e.optimal.begin(content)
+	e.parsed.last = [3]uint32{1, 4, 8}
+	for from := 0; ; from += maxBlock {
+		to := min(from+maxBlock, len(content))
+		out = e.appendBlock(out, content, from, to)
+		if to == len(content) {
+			return out
+		}
+	}
+}
+
+func appendHeader(out []byte, size int) []byte {
+	const magic, segment = 0xfd2fb528, 1 << 5
+	out = binary.LittleEndian.AppendUint32(out, magic)
+	switch {
+	case size < 256:
+		return append(out, segment, byte(size))
+	case size < 256+1<<16:
+		return binary.LittleEndian.AppendUint16(append(out, segment|1<<6), uint16(size-256))
+	default:
+		return binary.LittleEndian.AppendUint32(append(out, segment|2<<6), uint32(size))
+	}
+}
+
+// Types of blocks, and of their literals: RFC 8878, 3.1.1.2.2 and 3.1.1.3.1.1.
+const (
+	raw        = 0
+	repeated   = 1
+	compressed = 2
+)
+
+// appendBlock appends a block with its header. Format: RFC 8878, 3.1.1.2.
+func (e *Encoder) appendBlock(out, content []byte, from, to int) []byte {
+	const headerSize = 3
+	start, last, offsets := len(out), uint32(0), e.parsed.last
+	if to == len(content) {
+		last = 1
+	}
+	header := func(kind, size int) {
+		h := last | uint32(kind)<<1 | uint32(size)<<3
+		out[start], out[start+1], out[start+2] = byte(h), byte(h>>8), byte(h>>16)
+	}
+	out = append(out, 0, 0, 0)
+	part := content[from:to]
+	if len(part) > 1 && isRepeated(part) {
+		out = append(out, part[0])
+		header(repeated, len(part))
+		return out
+	}
+	e.parsed.sequences, e.parsed.literals = e.parsed.sequences[:0], e.parsed.literals[:0]
+	e.optimal.block(content, from, to, &e.parsed)
+	out = e.appendLiterals(out)
+	out = e.appendSequences(out)
+	if size := len(out) - start - headerSize; size < len(part) {
+		header(compressed, size)
+		return out
+	}
+	e.parsed.last = offsets
+	out = append(out[:start+headerSize], part...)
+	header(raw, len(part))
+	return out
+}
+
+func isRepeated(b []byte) bool {
+	for _, c := range b {
+		if c != b[0] {
+			return false
+		}
+	}
+	return true
+}
+
+// appendLiterals appends the literals of a block. Format: RFC 8878, 3.1.1.3.1.
+func (e *Encoder) appendLiterals(out []byte) []byte {
+	const least = 32 // bytes that may be worth a description of their code
+	b := e.parsed.literals
+	if len(b) < least {
+		return appendPlain(out, b)
+	}
+	compress, streams := huff0.Compress4X, uint64(1)
+	if len(b) < 256 {
+		compress, streams = huff0.Compress1X, 0
+	}
+	packed, _, err := compress(b, &e.huffman)
+	if err != nil || len(packed)+4 > len(b)-len(b)>>6 {
+		return appendPlain(out, b) // it does not compress, or not enough to be worth the time of the decoder
+	}
+	// Two numbers of 10, 14 or 18 bits.
+	n := uint64(10)
+	format := streams
+	for ; len(b)>>n > 0; n += 4 {
+		format = (n-10)/4 + 2
+	}
+	h := uint64(compressed) | format<<2 | uint64(len(b))<<4 | uint64(len(packed))<<(4+n)
+	for i := range (4 + 2*n + 7) / 8 {
+		out = append(out, byte(h>>(8*i)))
+	}
+	return append(out, packed...)
+}
+
+// appendPlain appends literals as they are.
+func appendPlain(out, b []byte) []byte {
+	switch n := len(b); {
+	case n < 1<<5:
+		out = append(out, byte(n<<3))
+	case n < 1<<12:
+		out = append(out, byte(1<<2|n<<4), byte(n>>4))
+	default:
+		out = append(out, byte(3<<2|n<<4), byte(n>>4), byte(n>>12))
+	}
+	return append(out, b...)
+}
+
+// appendSequences appends the sequences of a block. Format: RFC 8878, 3.1.1.3.2.
+func (e *Encoder) appendSequences(out []byte) []byte {
+	all := e.parsed.sequences
+	n := len(all)
+	switch {
+	case n < 128:
+		out = append(out, byte(n))
+	case n < 0x7f00:
+		out = append(out, byte(n>>8+128), byte(n))
+	default:
+		out = append(out, 255, byte(n-0x7f00), byte((n-0x7f00)>>8))
+	}
+	if n == 0 {
+		return out
+	}
+	l, o, m := e.literals, e.offsets, e.lengths
+	l.codes, o.codes, m.codes = l.codes[:0], o.codes[:0], m.codes[:0]
+	for _, s := range all {
+		l.codes = append(l.codes, literalCode(s.literals))
+		o.codes = append(o.codes, offsetCode(s.offset))
+		m.codes = append(m.codes, lengthCode(s.length-minMatch))
+	}
+	modes := len(out)
+	out = append(out, 0)
+	for i, c := range []*coder{l, o, m} {
+		var mode byte
+		mode, out = c.choose(out)
+		out[modes] |= mode << (6 - 2*i)
+	}
+	return e.appendBits(out)
+}
+
+// appendBits appends the codes of the sequences and their extra bits, from the last sequence to the first, since they
+// are read from the end.
+func (e *Encoder) appendBits(out []byte) []byte {
+	all, w := e.parsed.sequences, bitWriter{out: out}
+	l, o, m := e.literals, e.offsets, e.lengths
+	i := len(all) - 1
+	length, offset, literals := m.table.start(m.codes[i]), o.table.start(o.codes[i]), l.table.start(l.codes[i])
+	for {
+		s := &all[i]
+		w.add(uint64(s.literals)&(1<<literalExtra[l.codes[i]]-1), uint(literalExtra[l.codes[i]]))
+		w.flush()
+		w.add(uint64(s.length-minMatch)&(1<<lengthExtra[m.codes[i]]-1), uint(lengthExtra[m.codes[i]]))
+		w.add(uint64(s.offset)&(1<<o.codes[i]-1), uint(o.codes[i]))
+		w.flush()
+		if i--; i < 0 {
+			break
+		}
+		offset = o.table.encode(&w, offset, o.codes[i])
+		length = m.table.encode(&w, length, m.codes[i])
+		literals = l.table.encode(&w, literals, l.codes[i])
+	}
+	w.add(uint64(length)&(1<<m.table.log-1), m.table.log)
+	w.add(uint64(offset)&(1<<o.table.log-1), o.table.log)
+	w.add(uint64(literals)&(1<<l.table.log-1), l.table.log)
+	w.add(1, 1)
+	return w.close()
+}
+
+// matching returns how many bytes at a and b of content, which ends at to, are equal; a is before b.
+func matching(content []byte, a, b, to int) int {
+	start := b
+	for b+8 <= to {
+		if x := binary.LittleEndian.Uint64(content[a:]) ^ binary.LittleEndian.Uint64(content[b:]); x != 0 {
+			return b - start + bits.TrailingZeros64(x)>>3
+		}
+		a, b = a+8, b+8
+	}
+	for b < to && content[a] == content[b] {
+		a, b = a+1, b+1
+	}
+	return b - start
+}
