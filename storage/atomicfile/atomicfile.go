@@ -49,8 +49,8 @@ func (f *File) Write(p []byte) (int, error) {
 // dot, prefix and random suffix stay below NAME_MAX (255).
 const maxPrefix = 200
 
-// Create starts the file at path. The caller ends it with Commit or Abort; Abort after Commit does
-// nothing. The error is ErrNotFile if path names something other than a regular file.
+// Create starts the file at path. The caller ends it with Commit, Rename or Abort; Abort after one of
+// the others does nothing. The error is ErrNotFile if path names something other than a regular file.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -153,18 +153,25 @@ func start(f *os.File, err error, path string, perm fs.FileMode) (*File, error) 
 
 // Commit syncs the file, renames it to its path, and syncs the directory as Published does.
 func (f *File) Commit() error {
+	path := f.path
+	if err := f.Rename(); err != nil {
+		return err
+	}
+	return Published(path)
+}
+
+// Rename is Commit for a file that can be made again: it does not sync the directory. After a power cut there is the
+// whole file, or what was there before. On btrfs, to sync the directory writes as much metadata again as to sync the
+// file.
+func (f *File) Rename() error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), f.path); err != nil {
 		return err
 	}
-	path := f.path
 	f.path = ""
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return Published(path)
+	return f.Close()
 }
 
 // Abort removes the file, unless it was committed.

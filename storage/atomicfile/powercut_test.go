@@ -1,6 +1,8 @@
 package atomicfile_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +45,28 @@ func TestPowerCutAfterCommit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A power cut after Rename leaves the whole file, under its name or its temporary one.
+func TestPowerCutAfterRename(t *testing.T) {
+	disk := fixtures.NewDisk(t, diskSize)
+	path := filepath.Join(disk.Dir, "file")
+	f, err := atomicfile.Create(path, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.Write([]byte(oldAndNew[1])); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Rename(); err != nil {
+		t.Fatal(err)
+	}
+	checkContent(t, path, oldAndNew[1])
+	kept := filepath.Join(disk.Cut(t), filepath.Base(path))
+	if _, err := os.Stat(kept); errors.Is(err, fs.ErrNotExist) {
+		kept = filepath.Join(filepath.Dir(kept), filepath.Base(f.Name())) // the rename is lost, not the content
+	}
+	checkContent(t, kept, oldAndNew[1])
 }
 
 // The content is on the disk before the name refers to it: else a power cut between the two

@@ -120,11 +120,11 @@ func (c Cache) Put(k Key, tmp string, write func(io.Writer) error) (*os.File, er
 	if err := write(f); err != nil {
 		return nil, err
 	}
-	open, err := os.Open(f.Name()) // before Commit: another process can remove the entry right after it
+	open, err := os.Open(f.Name()) // before Rename: another process can remove the entry right after it
 	if err != nil {
 		return nil, err
 	}
-	if err := f.Commit(); err != nil {
+	if err := f.Rename(); err != nil {
 		return nil, errors.Join(err, open.Close())
 	}
 	return open, nil
