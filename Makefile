@@ -20,7 +20,7 @@ DEBIAN_DOCS := mkdocs python3-pymdownx
 
 DEBIAN_LINT := codespell
 
-DEBIAN_BENCH := e2fsprogs erofs-utils isal podman skopeo squashfs-tools zstd
+DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-tools xfsprogs zstd
 
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
@@ -222,4 +222,4 @@ bench-parts: bench-attach
 # the time to read a store through it, divided by the time without; it takes a kernel
 # that has dm-verity.
 bench-attach: deps peers
-	go test ./fixtures/bench -run '^$$' -bench $(if $(findstring -quick,$(BENCHFLAGS)),NextRelease -short,.) -timeout 1h
+	go test ./fixtures/bench -run '^$$' -bench $(if $(findstring -quick,$(BENCHFLAGS)),NextRelease -short,.) -timeout 2h
