@@ -64,13 +64,13 @@ func partSize(left int64) int64 {
 	return size
 }
 
-// spread fetches the next parts of the blob by connections that nobody else waits for. The first request is not
-// delayed by asking for ranges.
+// spread fetches the next parts of the blob by other connections, as soon as it is its turn to have them. The first
+// request is not delayed by asking for ranges.
 func (r *resumed) spread() error {
-	if r.connections == nil || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
+	if r.extra == nil || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
 		return nil
 	}
-	for r.at >= r.checked && len(r.next) < maxParts {
+	for !r.alone && len(r.next) < maxParts {
 		from := r.end
 		switch last := len(r.next) - 1; {
 		case last >= 0:
@@ -81,16 +81,12 @@ func (r *resumed) spread() error {
 			}
 			from = r.at + partSize(r.want.Size-r.at)
 		}
-		if from >= r.want.Size {
-			return nil
-		}
-		if !r.connections.TryAcquire(1) {
-			r.checked = r.at + minResumed
+		if from >= r.want.Size || !r.extra.take() {
 			return nil
 		}
 		if fetched, err := r.fetchPart(from); !fetched { // this connection reads all
-			r.connections.Release(1)
-			r.checked = r.want.Size
+			r.extra.all.Release(1)
+			r.alone = true
 			return err
 		}
 	}
@@ -113,7 +109,7 @@ func (r *resumed) fetchPart(from int64) (bool, error) {
 	}}
 	a.progress = sync.NewCond(&a.mu)
 	r.end, r.next = min(r.end, from), append(r.next, a)
-	go a.fetch(r.connections)
+	go a.fetch(r.extra.all)
 	return true, nil
 }
 
@@ -186,7 +182,7 @@ func (r *resumed) follow(p []byte) (int, error) {
 		return 0, a.close()
 	}
 	r.src.remote.ranges.has.Store(false)
-	r.end, r.checked = r.want.Size, r.want.Size
+	r.end, r.alone = r.want.Size, true
 	return 0, r.closeParts()
 }
 

@@ -86,7 +86,9 @@ func (s *imageSource) layer(ctx context.Context, l *pinset.LockedLayer, how fetc
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
 	if s.remote != nil {
 		blob := s.resume(ctx, want, how.part)
-		blob.connections, blob.tmp = how.connections, how.tmp
+		if blob.tmp = how.tmp; how.connections != nil {
+			blob.extra = newExtra(ctx, how.connections)
+		}
 		return &counter{ReadCloser: s.verify(ctx, blob, want), read: read}, nil
 	}
 	rc, _, err := s.GetBlob(ctx, want, none.NoCache)

@@ -35,14 +35,17 @@ const (
 	earlyBytes = 64 << 20
 	// fetchedAhead is how many layers are fetched before the store has taken them. Each is an open file.
 	fetchedAhead = 1024
+	// firstBytes limits the large layers that are fetched before the others: until the store takes them, their packs take
+	// space.
+	firstBytes = 256 << 20
 )
 
 // fetcher fetches and packs layers, each once, in the order in which they are queued.
 type fetcher struct {
 	*Client
 	PackOptions
-	// connections are those for layers. Large layers use what no other layer waits for: then the rate of one
-	// connection is the limit.
+	// connections are those for layers. A large layer uses several, for each of which it waits in turn with the others:
+	// the rate of one connection is the limit of a layer.
 	connections *semaphore.Weighted
 	packing     *semaphore.Weighted
 	ctx         context.Context
@@ -73,7 +76,7 @@ func newFetcher(ctx context.Context, c *Client, p PackOptions) *fetcher {
 	f.more = sync.NewCond(&f.mu)
 	ctx, f.stop = context.WithCancel(ctx)
 	f.group, f.ctx = errgroup.WithContext(ctx)
-	f.group.SetLimit(parallelFetches)
+	f.group.SetLimit(parallelFetches + 2*parallelPacks)
 	f.connections.TryAcquire(resolving) // all are free
 	f.started.Go(func() {
 		for j := f.next(); j != nil; j = f.next() {
@@ -135,7 +138,7 @@ func (f *fetcher) add(img pinset.Image, l *pinset.LockedLayer) {
 	f.more.Broadcast()
 }
 
-// fetchAll queues the other layers that the store lacks, in the order of the images.
+// fetchAll queues the other layers that the store lacks: the largest first, then those in the order of the images.
 func (f *fetcher) fetchAll(images []Resolved, store *compose.Store, read func(int)) {
 	if read == nil {
 		read = func(int) {}
@@ -148,6 +151,7 @@ func (f *fetcher) fetchAll(images []Resolved, store *compose.Store, read func(in
 	f.images = images
 	f.later, f.uses = layersToFetch(images, store)
 	f.later = slices.DeleteFunc(f.later, func(n needed) bool { return f.jobs[contentOf(n.in(images))] != nil })
+	f.later = largestFirst(f.later, images)
 	f.all = true
 	f.more.Broadcast()
 }

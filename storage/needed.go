@@ -1,8 +1,10 @@
 package storage
 
 import (
+	"cmp"
 	"encoding/hex"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -52,6 +54,23 @@ func layersToFetch(images []Resolved, store *compose.Store) (later []needed, use
 		}
 	}
 	return later, uses
+}
+
+// largestFirst moves the largest layers to the front, up to firstBytes and at least one, and keeps the order of the
+// others. A large layer that comes last is packed alone, while the link and the other cores idle.
+func largestFirst(later []needed, images []Resolved) []needed {
+	size := func(n needed) int64 { return n.in(images).Size }
+	large := slices.DeleteFunc(slices.Clone(later), func(n needed) bool { return size(n) < largePart })
+	slices.SortStableFunc(large, func(a, b needed) int { return cmp.Compare(size(b), size(a)) })
+	first := map[needed]bool{}
+	for left := int64(firstBytes); left > 0 && len(first) < len(large); {
+		n := large[len(first)]
+		if left -= size(n); left < 0 && len(first) > 0 {
+			break
+		}
+		first[n] = true
+	}
+	return append(large[:len(first)], slices.DeleteFunc(later, func(n needed) bool { return first[n] })...)
 }
 
 // take waits for a layer, and returns its pack, which the caller closes.

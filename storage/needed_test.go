@@ -2,6 +2,8 @@ package storage
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,6 +48,38 @@ func TestLayersToFetch(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.uses, uses, cmp.AllowUnexported(content{})); diff != "" {
 				t.Errorf("uses: -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// Large layers come first, the largest before the others, and small ones as the images have them. A bug was that a large
+// layer of the last image was packed alone, after all others.
+func TestLargestLayersComeFirst(t *testing.T) {
+	for name, test := range map[string]struct{ sizes, want []int64 }{
+		"small ones":          {[]int64{2, 3, 1}, []int64{2, 3, 1}},
+		"a large one":         {[]int64{2, 1, largePart}, []int64{largePart, 2, 1}},
+		"large ones":          {[]int64{1, largePart, 2, 2 * largePart}, []int64{2 * largePart, largePart, 1, 2}},
+		"an unknown size":     {[]int64{-1, largePart}, []int64{largePart, -1}},
+		"as many as fit":      {[]int64{1, largePart, firstBytes - 1}, []int64{firstBytes - 1, 1, largePart}},
+		"one that is larger":  {[]int64{largePart, firstBytes + 1}, []int64{firstBytes + 1, largePart}},
+		"ones that overflow":  {[]int64{1, math.MaxInt64, math.MaxInt64}, []int64{math.MaxInt64, 1, math.MaxInt64}},
+		"equal ones in order": {[]int64{largePart, 1, largePart}, []int64{largePart, largePart, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var img Resolved
+			var later []needed
+			for i, size := range test.sizes {
+				img.Layers = append(img.Layers, layerOf(i, size))
+				later = append(later, needed{0, int32(i)})
+			}
+			images := []Resolved{img}
+			var got []int64
+			for _, n := range largestFirst(later, images) {
+				got = append(got, n.in(images).Size)
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got layers of %d bytes, want %d", got, test.want)
 			}
 		})
 	}

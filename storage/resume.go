@@ -10,7 +10,6 @@ import (
 
 	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/tail"
@@ -31,14 +30,14 @@ type resumed struct {
 	have int64          // bytes in part
 	at   int64          // bytes that were read
 
-	// connections limits the connections of all blobs; nil if this one uses none of them.
-	connections *semaphore.Weighted
-	connected   bool // one of them is that of body
+	// extra are its connections, of those of all blobs; nil if this one uses none of them.
+	extra     *extra
+	connected bool // one of them is that of body
 	// end is the offset in the blob to which body is read. Parts behind it are in next, and their bytes in the folder tmp.
-	end     int64
-	next    []*ahead
-	tmp     string
-	checked int64 // where to ask for another connection
+	end   int64
+	next  []*ahead
+	tmp   string
+	alone bool // no parts are fetched by other connections
 	// onlyRange is true if a registry that does not support ranges is an error.
 	onlyRange bool
 
@@ -198,22 +197,25 @@ func (r *resumed) lastError(err error) error {
 
 // Close ends the fetch.
 func (r *resumed) Close() error {
+	if r.extra != nil {
+		r.extra.end()
+	}
 	return errors.Join(r.closeBody(), r.closeParts())
 }
 
 // connect waits for a connection.
 func (r *resumed) connect() error {
-	if r.connections == nil || r.connected {
+	if r.extra == nil || r.connected {
 		return nil
 	}
-	err := r.connections.Acquire(r.ctx, 1)
+	err := r.extra.wait()
 	r.connected = err == nil
 	return err
 }
 
 func (r *resumed) closeBody() error {
 	if r.connected {
-		r.connections.Release(1)
+		r.extra.all.Release(1)
 		r.connected = false
 	}
 	if r.body == nil {

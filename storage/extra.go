@@ -1,0 +1,64 @@
+package storage
+
+import (
+	"context"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// maxAsked is how many connections a blob asks for at a time. It may have got them while it reads by another one, or
+// waits for a layer that needs much memory: parallelPacks blobs must leave connections to the others.
+const maxAsked = 2
+
+// extra are connections for parts of a blob. They are asked for in turn with those for other blobs.
+type extra struct {
+	all    *semaphore.Weighted
+	ctx    context.Context
+	cancel context.CancelFunc
+	asked  int        // answers that are or will be in got
+	got    chan error // nil for a connection
+}
+
+func newExtra(ctx context.Context, all *semaphore.Weighted) *extra {
+	e := &extra{all: all, got: make(chan error, maxAsked)}
+	e.ctx, e.cancel = context.WithCancel(ctx)
+	return e
+}
+
+// take reports whether the blob has got a connection, which the caller releases. It does not wait: if none is free, it
+// asks for some.
+func (e *extra) take() bool {
+	if e.all.TryAcquire(1) {
+		return true
+	}
+	for ; e.asked < maxAsked; e.asked++ {
+		go func() { e.got <- e.all.Acquire(e.ctx, 1) }()
+	}
+	select {
+	case err := <-e.got:
+		e.asked--
+		return err == nil
+	default:
+		return false
+	}
+}
+
+// wait waits for a connection. It takes one that was asked for, if any: the connections that blobs have got while they
+// wait could be all that there are.
+func (e *extra) wait() error {
+	if e.asked == 0 {
+		return e.all.Acquire(e.ctx, 1)
+	}
+	e.asked--
+	return <-e.got
+}
+
+// end gives back what was not taken.
+func (e *extra) end() {
+	e.cancel()
+	for ; e.asked > 0; e.asked-- {
+		if <-e.got == nil {
+			e.all.Release(1)
+		}
+	}
+}
