@@ -222,8 +222,9 @@ func TestDeadRegistryDoesNotDelayOthers(t *testing.T) {
 	n.WriteSet("s.yaml", sample.SetNamed("s", pins...))
 	start := time.Now()
 	checkRun(t, n, 1, "firstboot --retry 500ms", "network", "connection refused")
-	if took := time.Since(start); took > 15*time.Second {
-		t.Errorf("got %v, want at most 15 s", took)
+	// The retries of one image take 7.5 s. With those of all 40, 8 at a time, it would be 37.5 s; a busy machine took 16.
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("got %v, want at most 30 s", took)
 	}
 	wantPinned(t, n, good)
 }
