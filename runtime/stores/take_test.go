@@ -13,12 +13,12 @@ import (
 // A store that was fetched is moved to its place, not copied; one that is refused is removed.
 func TestAttachTakesTheFile(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
-	for name, c := range map[string]struct {
-		folder string
-		want   error
+	for _, c := range []struct { // in this order: of a release that is attached, the file is not read
+		name, folder string
+		want         error
 	}{
-		"refused":  {delta(1).folder(t), stores.ErrDamaged},
-		"attached": {delta(1).folder(t), nil},
+		{"refused", delta(1).folder(t), stores.ErrDamaged},
+		{"attached", delta(1).folder(t), nil},
 	} {
 		incoming := filepath.Join(d.Dir, "incoming")
 		if err := os.MkdirAll(incoming, 0o700); err != nil {
@@ -36,17 +36,17 @@ func TestAttachTakesTheFile(t *testing.T) {
 		}
 		a, err := d.Attach(t.Context(), stores.AttachOptions{Source: file, Take: true})
 		if !errors.Is(err, c.want) {
-			t.Errorf("%s: got %v, want %v", name, err, c.want)
+			t.Errorf("%s: got %v, want %v", c.name, err, c.want)
 		}
 		if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("%s: got %v, want that the file is gone", name, err)
+			t.Errorf("%s: got %v, want that the file is gone", c.name, err)
 		}
 		if c.want != nil {
 			continue
 		}
 		after, err := os.Stat(filepath.Join(d.Dir, a.Store.ID.Encoded()+".squashfs"))
 		if err != nil || !os.SameFile(before, after) {
-			t.Errorf("%s: got another file, %v, want the one that was fetched", name, err)
+			t.Errorf("%s: got another file, %v, want the one that was fetched", c.name, err)
 		}
 	}
 }
