@@ -64,10 +64,10 @@ func partSize(left int64) int64 {
 	return size
 }
 
-// spread fetches the next parts of the blob by other connections, as soon as it is its turn to have them. The first
-// request is not delayed by asking for ranges.
+// spread fetches the next parts of the blob by other connections, as soon as it is its turn to have them, unless one is
+// enough. The first request is not delayed by asking for ranges.
 func (r *resumed) spread() error {
-	if r.extra == nil || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
+	if r.extra == nil || r.src.wait.rate.enough() || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
 		return nil
 	}
 	for !r.alone && len(r.next) < maxParts {

@@ -2,8 +2,10 @@ package storage
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -30,6 +32,7 @@ type rangedBlob struct {
 	hangs   bool  // the registry does, when it is asked for its ranges
 	refused bool  // ranges are, but not the first
 	cut     int64 // of the second range, behind which the connection is lost; 0 for none
+	slow    bool  // it sends 4 MiB/s by a connection
 	asked   []string
 }
 
@@ -46,6 +49,8 @@ func (b *rangedBlob) answer(w http.ResponseWriter, r *http.Request) bool {
 	case b.hangs && asked == 2:
 		<-r.Context().Done()
 		return true
+	case b.slow:
+		w = slowWriter{w}
 	case b.ignored:
 		r.Header.Del("Range")
 	case b.refused && asked > 2 && r.Header.Get("Range") != "":
@@ -64,9 +69,22 @@ func (b *rangedBlob) answer(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
+// slowWriter sends 4 MiB/s.
+type slowWriter struct{ http.ResponseWriter }
+
+func (w slowWriter) Write(p []byte) (int, error) {
+	time.Sleep(time.Duration(len(p)) * time.Second >> 22)
+	return w.ResponseWriter.Write(p)
+}
+
 // newRangedBlob serves the blob, and returns how to open it. The tests are about an image of the same
-// repository.
+// repository. No connection is fast.
 func newRangedBlob(t *testing.T, stall time.Duration) (*rangedBlob, func(fetching) io.ReadCloser) {
+	return newBlobOfARate(t, stall, math.MaxInt64)
+}
+
+// newBlobOfARate is newRangedBlob, for which so many bytes per second of a connection are fast.
+func newBlobOfARate(t *testing.T, stall time.Duration, fast int64) (*rangedBlob, func(fetching) io.ReadCloser) {
 	t.Helper()
 	b := &rangedBlob{content: make([]byte, 24<<20)}
 	_, _ = rand.NewChaCha8([32]byte{}).Read(b.content) // never fails
@@ -90,6 +108,7 @@ func newRangedBlob(t *testing.T, stall time.Duration) (*rangedBlob, func(fetchin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
+	client.remote.fast = fast
 	l := &pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
 	return b, func(how fetching) io.ReadCloser {
 		how.tmp = t.TempDir()
@@ -142,6 +161,28 @@ func TestLargeBlobUsesFreeConnections(t *testing.T) {
 			}
 			if !connections.TryAcquire(parallelFetches - test.busy) {
 				t.Error("connections are in use after the end, want none")
+			}
+		})
+	}
+}
+
+// A blob whose connection brings it as fast as it is packed has only that one, as soon as that is known: parts are files
+// that are written and read. A bug was that on a fast link all large layers came in parts.
+func TestFastConnectionIsEnough(t *testing.T) {
+	for name, slow := range map[string]bool{"a fast one": false, "a slow one": true} {
+		t.Run(name, func(t *testing.T) {
+			b, open := newBlobOfARate(t, 0, 8<<20)
+			b.slow = slow
+			for range 2 { // the first one shows how fast it is
+				b.asked = nil
+				r := open(fetching{connections: semaphore.NewWeighted(parallelFetches)})
+				got, err := io.ReadAll(r)
+				if err := errors.Join(err, r.Close()); err != nil || !bytes.Equal(got, b.content) {
+					t.Fatalf("got %d bytes and %v, want the %d of the blob", len(got), err, len(b.content))
+				}
+			}
+			if got := len(b.asked) > 1; got != slow {
+				t.Errorf("got %d requests, want several: %v", len(b.asked), slow)
 			}
 		})
 	}

@@ -120,6 +120,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		platform: platform, sys: sys, warnings: warnings, limits: access.Limits, turn: compose.NewTurn(),
 		remote: sources{
 			sys: sys, stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout), retrying: access.Retrying,
+			fast: fastRate, rates: map[string]*rate{},
 			repositories: map[string]*repository{}, alone: map[pinset.Image]*remoteSource{}, tags: map[pinset.Image]string{},
 		},
 		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{},

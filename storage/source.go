@@ -71,8 +71,10 @@ type sources struct {
 	// stallTimeout and retrying are fields of Access.
 	stallTimeout time.Duration
 	retrying     func(string)
+	fast         int64 // see rate
 
-	mu           sync.Mutex // guards the fields below
+	mu           sync.Mutex       // guards the fields below
+	rates        map[string]*rate // of hosts
 	repositories map[string]*repository
 	// alone are images that cannot be read by the source of their repository, or were requested by tag.
 	alone map[pinset.Image]*remoteSource

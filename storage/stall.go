@@ -35,6 +35,7 @@ type waiter struct {
 	host, name string
 	// retrying is Access.Retrying; it may be nil.
 	retrying func(string)
+	rate     *rate // of host; nil if it does not matter
 }
 
 // waiter returns the waiter for an image of a repository; name is the name that is requested.
@@ -44,7 +45,7 @@ func (s *sources) waiter(repository, name string) waiter {
 	if r, err := sysregistriesv2.FindRegistry(s.sys, repository); err == nil && r != nil && len(r.Mirrors) > 0 {
 		host += " or a mirror of it"
 	}
-	return waiter{s.stallTimeout, host, name, s.retrying}
+	return waiter{s.stallTimeout, host, name, s.retrying, s.rateOf(host)}
 }
 
 // retry reports that a request is repeated after failed attempts; err is the error of the last one.
@@ -114,6 +115,7 @@ type blobStream struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	limit  time.Duration
+	rate   *rate
 	timer  *time.Timer
 	body   io.ReadCloser
 	// received bytes arrived while the reader waited, in the present period of limit.
@@ -125,7 +127,7 @@ type blobStream struct {
 func (w waiter) open(
 	ctx context.Context, open func(context.Context) (io.ReadCloser, error),
 ) (_ *blobStream, err error) {
-	s := &blobStream{limit: w.limit}
+	s := &blobStream{limit: w.limit, rate: w.rate}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.timer = time.AfterFunc(w.limit, func() { s.cancel(ErrStalled) })
 	_, err = s.wait(func() (_ int, err error) {
@@ -144,7 +146,10 @@ func (w waiter) open(
 
 func (s *blobStream) Read(p []byte) (int, error) {
 	s.timer.Reset(s.limit - s.waited)
-	return s.wait(func() (int, error) { return s.body.Read(p) })
+	start := time.Now()
+	n, err := s.wait(func() (int, error) { return s.body.Read(p) })
+	s.rate.add(n, time.Since(start))
+	return n, err
 }
 
 // wait calls read and stops the timer when it returns.
