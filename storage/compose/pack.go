@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"syscall"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -55,23 +53,21 @@ type note struct {
 }
 
 // PackLayer reads and verifies a layer, and writes its pack to out, in the format that AddLayer
-// reads. It creates an unnamed file in the folder tmp.
+// reads. It creates unnamed files in the folder tmp.
 func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, out io.Writer, tmp string) error {
-	spool, err := atomicfile.Unnamed(tmp)
-	if err != nil {
-		return err
-	}
-	defer spool.Close()
+	split := &scratch{tmp: tmp}
+	defer split.Close()
 	pack := compressor.NewPacker(out)
 	defer pack.Abort()
-	r, size, err := readLayer(ctx, blob, pack, spool, tmp)
+	r, size, err := readLayer(ctx, blob, pack, split, tmp)
 	if err != nil {
 		return err
 	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+	content, err := split.content()
+	if err != nil {
 		return err
 	}
-	record, err := pack.Content(spool)
+	record, err := pack.Content(content)
 	if err != nil {
 		return err
 	}
@@ -90,7 +86,7 @@ func PackLayer(ctx context.Context, compressor *squashfs.Compressor, blob Blob, 
 // readLayer reads the layer once. If entries of it replace others, it reads the layer a second
 // time, because the tar-split file must contain the replaced contents.
 func readLayer(
-	ctx context.Context, blob Blob, pack *squashfs.Packer, spool *os.File, tmp string,
+	ctx context.Context, blob Blob, pack *squashfs.Packer, out *scratch, tmp string,
 ) (*reader, int64, error) {
 	b := newBudget(ctx, blob)
 	defer b.release()
@@ -99,7 +95,7 @@ func readLayer(
 		return nil, 0, err
 	}
 	defer st.close()
-	split, err := newSplitter(st, spool)
+	split, err := newSplitter(st, out)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -111,7 +107,7 @@ func readLayer(
 		return nil, 0, err
 	}
 	if len(r.superseded) > 0 {
-		return r, st.size, splitAgain(b, blob, r.superseded, spool)
+		return r, st.size, splitAgain(b, blob, r.superseded, out)
 	}
 	return r, st.size, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"hash"
 	"io"
-	"os"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -126,13 +125,9 @@ func (t *tee) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// splitAgain reads a layer again and writes its tar-split file to spool, with the contents of the
-// entries in keep.
-func splitAgain(b *budget, blob Blob, keep map[int]bool, spool *os.File) error {
-	if err := spool.Truncate(0); err != nil {
-		return err
-	}
-	if _, err := spool.Seek(0, io.SeekStart); err != nil {
+// splitAgain reads a layer again and writes its tar-split file to out anew, with the contents of the entries in keep.
+func splitAgain(b *budget, blob Blob, keep map[int]bool, out *scratch) error {
+	if err := out.Close(); err != nil {
 		return err
 	}
 	st, err := openStream(b, blob)
@@ -140,7 +135,7 @@ func splitAgain(b *budget, blob Blob, keep map[int]bool, spool *os.File) error {
 		return err
 	}
 	defer st.close()
-	split, err := newSplitter(st, spool)
+	split, err := newSplitter(st, out)
 	if err != nil {
 		return err
 	}
