@@ -258,7 +258,11 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 		f.count(int(j.layer.Size))
 		return pack, nil
 	}
-	part, resumes, err := openPartial(f.Cache, j.layer)
+	parts := f.Cache
+	if f.isLocal(j.img) {
+		parts = cache.Cache{} // to read it again costs nothing
+	}
+	part, resumes, err := openPartial(parts, j.layer)
 	if err != nil {
 		return nil, err
 	}

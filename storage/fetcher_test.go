@@ -4,13 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // What is fetched before all images are resolved is limited: the space for all is not known yet.
@@ -77,5 +81,42 @@ func TestReadingOfALayer(t *testing.T) {
 	end()
 	if f.got != 105 || len(said) != 4 {
 		t.Errorf("got %d bytes in all and %d calls, want 105 and 4", f.got, len(said))
+	}
+}
+
+// What is fetched of a blob is kept for the next run, but not of a blob on this machine. A bug was that a file for it was
+// made and removed.
+func TestPartsOfALocalBlobAreNotKept(t *testing.T) {
+	for name, local := range map[string]bool{"registry": false, "layout": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			blobs, err := cache.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := NewClient(Access{}, "linux/amd64")
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { client.Close() })
+			img := pinset.Image{Repository: "nowhere.example.com/app", Digest: digest.FromString("app")}
+			if local {
+				client.AddLocal(img, LocalImage{blobs: blobStores{}})
+			}
+			compressor, err := squashfs.NewCompressor(squashfs.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(compressor.Close)
+			f := newFetcher(t.Context(), client, PackOptions{Compressor: compressor, Cache: blobs, Tmp: dir})
+			if _, err := f.packOf(t.Context(), &job{layer: layerOf(1, minResumed), img: img}); err == nil {
+				t.Error("got a pack of a blob that is nowhere")
+			}
+			_, err = os.Stat(filepath.Join(dir, "layers", "partial-blobs"))
+			if made := err == nil; made == local {
+				t.Errorf("a folder for parts: %v, want %v", made, !local)
+			}
+			f.abort()
+		})
 	}
 }
