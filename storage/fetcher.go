@@ -38,6 +38,9 @@ const (
 	// firstBytes limits the large layers that are fetched before the others: until the store takes them, their packs take
 	// space.
 	firstBytes = 256 << 20
+	// keptIfFast is the size from which what is fetched of a blob is kept also if its host is fast, in bytes. To fetch a
+	// smaller one again takes less than 4 s.
+	keptIfFast = 256 << 20
 )
 
 // fetcher fetches and packs layers, each once, in the order in which they are queued.
@@ -246,7 +249,7 @@ func (f *fetcher) run(ctx context.Context, j *job) error {
 	return nil
 }
 
-func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
+func (f *fetcher) packOf(ctx context.Context, j *job) (pack *os.File, err error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -258,19 +261,30 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (*os.File, error) {
 		f.count(int(j.layer.Size))
 		return pack, nil
 	}
-	parts := f.Cache
-	if f.isLocal(j.img) {
-		parts = cache.Cache{} // to read it again costs nothing
+	var part *cache.Partial
+	var resumes bool
+	if f.keeps(j) {
+		if part, resumes, err = openPartial(f.Cache, j.layer); err != nil {
+			return nil, err
+		}
 	}
-	part, resumes, err := openPartial(parts, j.layer)
-	if err != nil {
-		return nil, err
-	}
-	pack, err := f.fetchAndPack(ctx, j, key, part, resumes)
+	pack, err = f.fetchAndPack(ctx, j, key, part, resumes)
 	if part != nil {
 		err = errors.Join(err, part.End(err != nil && !errors.Is(err, ErrDigest)))
 	}
 	return pack, err
+}
+
+// keeps reports whether what is fetched of a blob is kept for the next run, if this one is interrupted.
+func (f *fetcher) keeps(j *job) bool {
+	switch {
+	case f.isLocal(j.img):
+		return false // to read it again costs nothing
+	case f.Cache.HasPartial(j.layer.Digest):
+		return true
+	default:
+		return j.layer.Size >= keptIfFast || !f.remote.waiter(j.img.Repository, "").rate.enough()
+	}
 }
 
 // fetchAndPack fetches a layer and packs it. Small layers are fetched before they are packed, more of

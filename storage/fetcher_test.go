@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -14,7 +12,6 @@ import (
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // What is fetched before all images are resolved is limited: the space for all is not known yet.
@@ -84,10 +81,21 @@ func TestReadingOfALayer(t *testing.T) {
 	}
 }
 
-// What is fetched of a blob is kept for the next run, but not of a blob on this machine. A bug was that a file for it was
-// made and removed.
-func TestPartsOfALocalBlobAreNotKept(t *testing.T) {
-	for name, local := range map[string]bool{"registry": false, "layout": true} {
+// What is fetched of a blob is kept for the next run, but not of a blob on this machine, nor of one that a fast registry
+// sends in seconds. A bug was that a file for it was made and removed.
+func TestPartsThatAreKept(t *testing.T) {
+	const host = "registry.example.com"
+	for name, test := range map[string]struct {
+		size              int64
+		local, fast, part bool // part: an earlier run has left one
+		want              bool
+	}{
+		"registry":                   {size: minResumed, want: true},
+		"layout":                     {size: minResumed, local: true, want: false},
+		"fast registry":              {size: keptIfFast - 1, fast: true, want: false},
+		"fast registry, large layer": {size: keptIfFast, fast: true, want: true},
+		"fast registry, has a part":  {size: minResumed, fast: true, part: true, want: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			blobs, err := cache.Open(dir)
@@ -99,24 +107,28 @@ func TestPartsOfALocalBlobAreNotKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { client.Close() })
-			img := pinset.Image{Repository: "nowhere.example.com/app", Digest: digest.FromString("app")}
-			if local {
+			client.remote.rateOf(host).isFast = test.fast
+			img := pinset.Image{Repository: host + "/app", Digest: digest.FromString("app")}
+			if test.local {
 				client.AddLocal(img, LocalImage{blobs: blobStores{}})
 			}
-			compressor, err := squashfs.NewCompressor(squashfs.Options{})
-			if err != nil {
-				t.Fatal(err)
+			j := &job{layer: layerOf(1, test.size), img: img}
+			if test.part {
+				part, err := blobs.Partial(j.layer.Digest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := part.Write([]byte("part")); err != nil {
+					t.Fatal(err)
+				}
+				if err := part.End(true); err != nil {
+					t.Fatal(err)
+				}
 			}
-			t.Cleanup(compressor.Close)
-			f := newFetcher(t.Context(), client, PackOptions{Compressor: compressor, Cache: blobs, Tmp: dir})
-			if _, err := f.packOf(t.Context(), &job{layer: layerOf(1, minResumed), img: img}); err == nil {
-				t.Error("got a pack of a blob that is nowhere")
+			f := &fetcher{Client: client, PackOptions: PackOptions{Cache: blobs}}
+			if got := f.keeps(j); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
 			}
-			_, err = os.Stat(filepath.Join(dir, "layers", "partial-blobs"))
-			if made := err == nil; made == local {
-				t.Errorf("a folder for parts: %v, want %v", made, !local)
-			}
-			f.abort()
 		})
 	}
 }

@@ -28,7 +28,7 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	if c.dir == "" {
 		return nil, nil
 	}
-	path := c.path(Key{Digest: blob, Encoding: partialEncoding})
+	path := c.path(partialKey(blob))
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
@@ -46,6 +46,14 @@ func (c Cache) Partial(blob digest.Digest) (*Partial, error) {
 	}
 	return &Partial{File: f}, nil
 }
+
+// HasPartial reports whether a part of a blob was fetched.
+func (c Cache) HasPartial(blob digest.Digest) bool {
+	_, ok := c.Size(partialKey(blob))
+	return ok
+}
+
+func partialKey(blob digest.Digest) Key { return Key{Digest: blob, Encoding: partialEncoding} }
 
 // PrunePartials removes all partial blobs that no process is fetching.
 func (c Cache) PrunePartials() error {
