@@ -67,7 +67,8 @@ func partSize(left int64) int64 {
 // spread fetches the next parts of the blob by other connections, as soon as it is its turn to have them, unless one is
 // enough. The first request is not delayed by asking for ranges.
 func (r *resumed) spread() error {
-	if r.extra == nil || r.src.wait.rate.enough() || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
+	first := r.body == nil && r.requests == 0
+	if r.extra == nil || r.src.wait.rate.enough() || first && !r.src.remote.ranges.asked.Load() {
 		return nil
 	}
 	for !r.alone && len(r.next) < maxParts {

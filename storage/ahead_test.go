@@ -166,8 +166,8 @@ func TestLargeBlobUsesFreeConnections(t *testing.T) {
 	}
 }
 
-// A blob whose connection brings it as fast as it is packed has only that one, as soon as that is known: parts are files
-// that are written and read. A bug was that on a fast link all large layers came in parts.
+// A blob whose connection brings it as fast as it is packed has only that one, as soon as that is known: parts are
+// files that are written and read. A bug was that on a fast link all large layers came in parts.
 func TestFastConnectionIsEnough(t *testing.T) {
 	for name, slow := range map[string]bool{"a fast one": false, "a slow one": true} {
 		t.Run(name, func(t *testing.T) {

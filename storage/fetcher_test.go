@@ -81,8 +81,8 @@ func TestReadingOfALayer(t *testing.T) {
 	}
 }
 
-// What is fetched of a blob is kept for the next run, but not of a blob on this machine, nor of one that a fast registry
-// sends in seconds. A bug was that a file for it was made and removed.
+// What is fetched of a blob is kept for the next run, but not of a blob on this machine, nor of one that a fast
+// registry sends in seconds. A bug was that a file for it was made and removed.
 func TestPartsThatAreKept(t *testing.T) {
 	const host = "registry.example.com"
 	for name, test := range map[string]struct {

@@ -53,8 +53,8 @@ func TestLayersToFetch(t *testing.T) {
 	}
 }
 
-// Large layers come first, the largest before the others, and small ones as the images have them. A bug was that a large
-// layer of the last image was packed alone, after all others.
+// Large layers come first, the largest before the others, and small ones as the images have them. A bug was that a
+// large layer of the last image was packed alone, after all others.
 func TestLargestLayersComeFirst(t *testing.T) {
 	for name, test := range map[string]struct{ sizes, want []int64 }{
 		"small ones":          {[]int64{2, 3, 1}, []int64{2, 3, 1}},
