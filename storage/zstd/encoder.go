@@ -11,7 +11,7 @@ import (
 const maxBlock = 128 << 10
 
 // Version changes with the bytes of frames: with this package, or with klauspost/compress/huff0.
-const Version = 1
+const Version = 2
 
 // Encoder compresses contents of less than 256 MiB, each on its own. It is used from one goroutine at a time, and keeps
 // 10 to 15 MB, or 19 to 25 with contents of 1 MiB.
@@ -98,8 +98,8 @@ func (e *Encoder) appendBlock(out, content []byte, from, to int) []byte {
 	e.parsed.sequences, e.parsed.literals = e.parsed.sequences[:0], e.parsed.literals[:0]
 	e.optimal.block(content, from, to, &e.parsed)
 	out = e.appendLiterals(out)
-	out = e.appendSequences(out)
-	if size := len(out) - start - headerSize; size < len(part) {
+	out, readable := e.appendSequences(out)
+	if size := len(out) - start - headerSize; size < len(part) && readable {
 		header(compressed, size)
 		return out
 	}
@@ -159,8 +159,10 @@ func appendPlain(out, b []byte) []byte {
 	return append(out, b...)
 }
 
-// appendSequences appends the sequences of a block. Format: RFC 8878, 3.1.1.3.2.
-func (e *Encoder) appendSequences(out []byte) []byte {
+// appendSequences appends the sequences of a block, and reports whether all decoders read them. Those of libzstd before
+// 1.3.5, which Linux had before 5.16, refuse the description of a table if less than 4 bytes follow its start.
+// Format: RFC 8878, 3.1.1.3.2.
+func (e *Encoder) appendSequences(out []byte) (_ []byte, readable bool) {
 	all := e.parsed.sequences
 	n := len(all)
 	switch {
@@ -172,7 +174,7 @@ func (e *Encoder) appendSequences(out []byte) []byte {
 		out = append(out, 255, byte(n-0x7f00), byte((n-0x7f00)>>8))
 	}
 	if n == 0 {
-		return out
+		return out, true
 	}
 	l, o, m := e.literals, e.offsets, e.lengths
 	l.codes, o.codes, m.codes = l.codes[:0], o.codes[:0], m.codes[:0]
@@ -181,14 +183,18 @@ func (e *Encoder) appendSequences(out []byte) []byte {
 		o.codes = append(o.codes, offsetCode(s.offset))
 		m.codes = append(m.codes, lengthCode(s.length-minMatch))
 	}
-	modes := len(out)
+	modes, table := len(out), 0
 	out = append(out, 0)
 	for i, c := range []*coder{l, o, m} {
 		var mode byte
-		mode, out = c.choose(out)
+		start := len(out)
+		if mode, out = c.choose(out); mode == described {
+			table = start
+		}
 		out[modes] |= mode << (6 - 2*i)
 	}
-	return e.appendBits(out)
+	out = e.appendBits(out)
+	return out, len(out)-table >= 4
 }
 
 // appendBits appends the codes of the sequences and their extra bits, from the last sequence to the first, since they

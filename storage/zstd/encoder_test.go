@@ -104,6 +104,24 @@ func TestEncoder(t *testing.T) {
 	}
 }
 
+// A bug was a block whose last table is described less than 4 bytes before its end, which Linux before 5.16 refuses.
+func TestShortTable(t *testing.T) {
+	var content []byte
+	for _, c := range "abcdefghi" {
+		content = append(content, bytes.Repeat([]byte{byte(c)}, 4)...)
+	}
+	content = append(content, "RRRRR"...)
+	frame := zstd.NewEncoder().Append(nil, content)
+	decoder, err := kzstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	if got, err := decoder.DecodeAll(frame, nil); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("got %q, %v of %x", got, err, frame)
+	}
+}
+
 // What does not compress is at most 3 bytes longer for each 128 KiB, and 10 for the frame.
 func TestIncompressible(t *testing.T) {
 	content := contents()["noise"]
