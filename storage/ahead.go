@@ -67,22 +67,20 @@ func partSize(left int64) int64 {
 // spread fetches the next parts of the blob by other connections, as soon as it is its turn to have them, unless one is
 // enough. The first request is not delayed by asking for ranges.
 func (r *resumed) spread() error {
-	first := r.body == nil && r.requests == 0
-	if r.extra == nil || r.src.wait.rate.enough() || first && !r.src.remote.ranges.asked.Load() {
+	if r.extra == nil || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
 		return nil
 	}
-	for !r.alone && len(r.next) < maxParts {
-		from := r.end
-		switch last := len(r.next) - 1; {
-		case last >= 0:
-			from = r.next[last].part.end
-		case r.end == r.want.Size:
-			if r.want.Size-r.at < largePart {
-				return nil
-			}
-			from = r.at + partSize(r.want.Size-r.at)
+	if r.alone || r.src.wait.rate.enough() {
+		r.extra.giveBack()
+		return nil
+	}
+	for len(r.next) < maxParts {
+		from := r.nextPart()
+		if from >= r.want.Size {
+			r.extra.giveBack()
+			return nil
 		}
-		if from >= r.want.Size || !r.extra.take() {
+		if !r.extra.take() {
 			return nil
 		}
 		if fetched, err := r.fetchPart(from); !fetched { // this connection reads all
@@ -92,6 +90,21 @@ func (r *resumed) spread() error {
 		}
 	}
 	return nil
+}
+
+// nextPart returns the offset of the next part that another connection may fetch: the size of the blob if there is none.
+func (r *resumed) nextPart() int64 {
+	left := r.want.Size - r.at
+	switch last := len(r.next) - 1; {
+	case last >= 0:
+		return r.next[last].part.end
+	case r.end < r.want.Size:
+		return r.end
+	case left < largePart:
+		return r.want.Size
+	default:
+		return r.at + partSize(left)
+	}
 }
 
 // fetchPart begins to fetch the part at an offset. Without ranges it does nothing and returns false.

@@ -13,14 +13,15 @@ const maxAsked = 2
 // extra are connections for parts of a blob. They are asked for in turn with those for other blobs.
 type extra struct {
 	all    *semaphore.Weighted
-	ctx    context.Context
+	blob   context.Context
+	ctx    context.Context // of what was asked for
 	cancel context.CancelFunc
 	asked  int        // answers that are or will be in got
 	got    chan error // nil for a connection
 }
 
 func newExtra(ctx context.Context, all *semaphore.Weighted) *extra {
-	e := &extra{all: all, got: make(chan error, maxAsked)}
+	e := &extra{all: all, blob: ctx, got: make(chan error, maxAsked)}
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	return e
 }
@@ -28,18 +29,26 @@ func newExtra(ctx context.Context, all *semaphore.Weighted) *extra {
 // take reports whether the blob has got a connection, which the caller releases. It does not wait: if none is free, it
 // asks for some.
 func (e *extra) take() bool {
-	if e.all.TryAcquire(1) {
-		return true
-	}
-	for ; e.asked < maxAsked; e.asked++ {
-		go func() { e.got <- e.all.Acquire(e.ctx, 1) }()
-	}
 	select {
 	case err := <-e.got:
 		e.asked--
 		return err == nil
 	default:
-		return false
+	}
+	if e.all.TryAcquire(1) {
+		return true
+	}
+	for ctx := e.ctx; e.asked < maxAsked; e.asked++ {
+		go func() { e.got <- e.all.Acquire(ctx, 1) }()
+	}
+	return false
+}
+
+// giveBack gives back what was not taken, since the blob needs no more.
+func (e *extra) giveBack() {
+	if e.asked > 0 {
+		e.end()
+		e.ctx, e.cancel = context.WithCancel(e.blob)
 	}
 }
 

@@ -34,6 +34,15 @@ func TestExtraConnections(t *testing.T) {
 	if e.take() { // and asks again
 		t.Error("got a connection, and none is free")
 	}
+	all.Release(1)
+	waitFor(t, func() bool { return len(e.got) == 1 })
+	e.giveBack()
+	if !all.TryAcquire(1) {
+		t.Error("a connection that was asked for was not given back")
+	}
+	if e.take() {
+		t.Error("got a connection, and none is free")
+	}
 	e.end()
 	all.Release(4)
 	if !all.TryAcquire(4) {

@@ -35,6 +35,9 @@ func (r *rate) add(bytes int, waited time.Duration) {
 
 // enough reports whether one connection is enough for a layer. It is false until that is known.
 func (r *rate) enough() bool {
+	if r == nil {
+		return false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.isFast
