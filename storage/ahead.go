@@ -92,7 +92,7 @@ func (r *resumed) spread() error {
 	return nil
 }
 
-// nextPart returns the offset of the next part that another connection may fetch: the size of the blob if there is none.
+// nextPart returns the offset of the next part that another connection may fetch, or the size of the blob.
 func (r *resumed) nextPart() int64 {
 	left := r.want.Size - r.at
 	switch last := len(r.next) - 1; {
