@@ -32,7 +32,6 @@ type rangedBlob struct {
 	hangs   bool  // the registry does, when it is asked for its ranges
 	refused bool  // ranges are, but not the first
 	cut     int64 // of the second range, behind which the connection is lost; 0 for none
-	slow    bool  // it sends 4 MiB/s by a connection
 	asked   []string
 }
 
@@ -49,8 +48,6 @@ func (b *rangedBlob) answer(w http.ResponseWriter, r *http.Request) bool {
 	case b.hangs && asked == 2:
 		<-r.Context().Done()
 		return true
-	case b.slow:
-		w = slowWriter{w}
 	case b.ignored:
 		r.Header.Del("Range")
 	case b.refused && asked > 2 && r.Header.Get("Range") != "":
@@ -74,14 +71,6 @@ func (b *rangedBlob) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.asked)
-}
-
-// slowWriter sends 4 MiB/s.
-type slowWriter struct{ http.ResponseWriter }
-
-func (w slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(time.Duration(len(p)) * time.Second >> 22)
-	return w.ResponseWriter.Write(p)
 }
 
 // newRangedBlob serves the blob, and returns how to open it. The tests are about an image of the same
@@ -176,10 +165,15 @@ func TestLargeBlobUsesFreeConnections(t *testing.T) {
 // A blob whose connection brings it as fast as it is packed has only that one, as soon as that is known: parts are
 // files that are written and read. A bug was that on a fast link all large layers came in parts.
 func TestFastConnectionIsEnough(t *testing.T) {
-	for name, slow := range map[string]bool{"a fast one": false, "a slow one": true} {
+	for name, test := range map[string]struct {
+		fast  int64 // bytes per second
+		parts bool
+	}{
+		"each connection is fast": {1, false},
+		"none is":                 {math.MaxInt64, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			b, open := newBlobOfARate(t, 0, 8<<20)
-			b.slow = slow
+			b, open := newBlobOfARate(t, 0, test.fast)
 			for range 2 { // the first one shows how fast it is
 				b.asked = nil
 				r := open(fetching{connections: semaphore.NewWeighted(parallelFetches)})
@@ -188,8 +182,38 @@ func TestFastConnectionIsEnough(t *testing.T) {
 					t.Fatalf("got %d bytes and %v, want the %d of the blob", len(got), err, len(b.content))
 				}
 			}
-			if got := len(b.asked) > 1; got != slow {
-				t.Errorf("got %d requests, want several: %v", len(b.asked), slow)
+			if got := len(b.asked) > 1; got != test.parts {
+				t.Errorf("got %d requests, want several: %v", len(b.asked), test.parts)
+			}
+		})
+	}
+}
+
+// The last MiB says how fast a host is.
+func TestRate(t *testing.T) {
+	type step struct {
+		bytes  int
+		waited time.Duration
+	}
+	for name, test := range map[string]struct {
+		steps []step
+		want  bool
+	}{
+		"unknown":          {nil, false},
+		"not known yet":    {[]step{{minResumed - 1, 0}}, false},
+		"fast":             {[]step{{minResumed, time.Second}}, true},
+		"slow":             {[]step{{minResumed, time.Second + time.Microsecond}}, false},
+		"in small steps":   {[]step{{minResumed / 2, 2 * time.Second}, {minResumed / 2, 0}}, false},
+		"fast, and slower": {[]step{{minResumed, 0}, {minResumed, 2 * time.Second}}, false},
+		"slow, and faster": {[]step{{minResumed, 2 * time.Second}, {minResumed, 0}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &rate{fast: minResumed}
+			for _, s := range test.steps {
+				r.add(s.bytes, s.waited)
+			}
+			if got := r.enough(); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}
