@@ -44,7 +44,7 @@ func TestStoreIsWrittenOnce(t *testing.T) {
 					fixtures.Skip(t, "the kernel has no %s", kind)
 				}
 				dir := diskOf(t, kind, size)
-				fill(t, dir, int64(len(want))*3/2)
+				fill(t, dir, int64(len(want))*5/3)
 				o := options(t, sample.Set("s", pin))
 				o.Out, o.Cache.Dir = filepath.Join(dir, "out"), ""
 				if cached {

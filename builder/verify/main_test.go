@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -77,7 +78,9 @@ func (s *samples) make(ctx context.Context, liveBase string) (err error) {
 		return err
 	}
 	defer registry.Close()
-	if s.pins, err = registry.PushSeries(ctx, []byte("program"), 3); err != nil {
+	program := make([]byte, 1<<20) // does not compress, so that the store can be split
+	rand.NewChaCha8([32]byte{}).Read(program)
+	if s.pins, err = registry.PushSeries(ctx, program, 3); err != nil {
 		return err
 	}
 	base, err := s.options("base", s.pins[0]...)

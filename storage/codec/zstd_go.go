@@ -8,59 +8,70 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	best "github.com/pinbox/pinbox/storage/zstd"
+	own "github.com/pinbox/pinbox/storage/zstd"
 )
-
-type zstdBlock struct{ enc *zstd.Encoder }
 
 // largestBlock is the size of the largest block of a squashfs, in bytes.
 const largestBlock = 1 << 20
 
-// bestLevel is the first level of libzstd for which klauspost/compress has none that compresses as much.
-const bestLevel = 10
+// Levels of libzstd from which on storage/zstd compresses: the library takes longer for the first, and makes larger
+// blocks for the second.
+const (
+	defaultLevel = 3
+	bestLevel    = 10
+)
 
-// bestBlock compresses with our own encoder. Nobody else has tried that, so the library decompresses each frame again,
-// in a hundredth of the time: a block whose frame is wrong is stored as it is.
-type bestBlock struct {
+// fastBlock compresses with klauspost/compress.
+type fastBlock struct{ enc *zstd.Encoder }
+
+func (b fastBlock) Compress(dst, raw []byte) ([]byte, bool) {
+	out := b.enc.EncodeAll(raw, dst[:0])
+	return out, len(out) < len(raw)
+}
+
+// checkedBlock compresses with storage/zstd. Nobody else has tried that, so the library decompresses each frame again:
+// a block whose frame is wrong is stored as it is.
+type checkedBlock struct {
 	encode  func(out, content []byte) []byte
 	dec     *zstd.Decoder
 	content []byte
 }
 
-func (b *bestBlock) Compress(dst, raw []byte) ([]byte, bool) {
+func (b *checkedBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	out := b.encode(dst[:0], raw)
+	if len(out) >= len(raw) {
+		return out, false
+	}
 	content, err := b.dec.DecodeAll(out, b.content[:0])
 	b.content = content
-	return out, len(out) < len(raw) && err == nil && bytes.Equal(content, raw)
+	return out, err == nil && bytes.Equal(content, raw)
 }
 
-// NewZstdBlock compresses with a level of libzstd, or the one of klauspost/compress or of ours that is most like it,
-// into frames of one segment without a checksum: the kernel's decoder for squashfs has a window of one
-// block.
+// NewZstdBlock compresses with a level of libzstd, or what is most like it, into frames of one segment without a
+// checksum: the kernel's decoder for squashfs has a window of one block.
 func NewZstdBlock(level int) (Block, error) {
-	if level >= bestLevel {
-		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(largestBlock))
-		return &bestBlock{encode: best.NewEncoder().Append, dec: dec}, err
+	if level < defaultLevel {
+		enc, err := zstd.NewWriter(nil,
+			zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)),
+			zstd.WithEncoderConcurrency(1),
+			zstd.WithEncoderCRC(false),
+			zstd.WithSingleSegment(true),
+			zstd.WithWindowSize(largestBlock), // the buffer of an encoder has two windows
+		)
+		return fastBlock{enc}, err
 	}
-	enc, err := zstd.NewWriter(nil,
-		zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(level)),
-		zstd.WithEncoderConcurrency(1),
-		zstd.WithEncoderCRC(false),
-		zstd.WithSingleSegment(true),
-		zstd.WithWindowSize(largestBlock), // the buffer of an encoder has two windows
-	)
-	return zstdBlock{enc}, err
-}
-
-func (b zstdBlock) Compress(dst, raw []byte) ([]byte, bool) {
-	out := b.enc.EncodeAll(raw, dst[:0])
-	return out, len(out) < len(raw)
+	encoder := own.NewDefault()
+	if level >= bestLevel {
+		encoder = own.NewBest()
+	}
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(largestBlock))
+	return &checkedBlock{encode: encoder.Append, dec: dec}, err
 }
 
 // ZstdBlockID names the encoder of a level.
 func ZstdBlockID(level int) string {
-	if level >= bestLevel {
-		return fmt.Sprintf("zstd-pinbox%d-%d", best.Version, level)
+	if level >= defaultLevel {
+		return fmt.Sprintf("zstd-pinbox%d-%d", own.Version, level)
 	}
 	return fmt.Sprintf("%s-%d", ZstdID(), level)
 }

@@ -10,11 +10,11 @@ import (
 // A frame that does not have the content is not used, and neither is one that is no frame.
 func TestWrongFrames(t *testing.T) {
 	content := bytes.Repeat([]byte("layer"), 100)
-	block, err := NewZstdBlock(bestLevel)
+	block, err := NewZstdBlock(defaultLevel)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := block.(*bestBlock)
+	b := block.(*checkedBlock)
 	encode := b.encode
 	for name, test := range map[string]struct {
 		encode func(out, content []byte) []byte

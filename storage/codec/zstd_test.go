@@ -309,7 +309,7 @@ func TestMemoryOfAnEncoder(t *testing.T) {
 	}
 	enc.Compress(make([]byte, len(raw)), raw)
 	runtime.ReadMemStats(&after)
-	if got := after.TotalAlloc - before.TotalAlloc; got > 5<<20 {
-		t.Errorf("got %d bytes, want at most 5 MiB", got)
+	if got := after.TotalAlloc - before.TotalAlloc; got > 2<<20 {
+		t.Errorf("got %d bytes, want at most 2 MiB", got)
 	}
 }

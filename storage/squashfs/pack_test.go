@@ -197,7 +197,7 @@ func TestPacksAreClosed(t *testing.T) {
 // compress.
 func TestPackVersion(t *testing.T) {
 	for compression, want := range map[squashfs.Compression]string{
-		squashfs.Zstd: "aa1a96233cdf4f35", squashfs.Gzip: "e743b2ebc3d23c5a", squashfs.None: "36db48c006c15cbb",
+		squashfs.Zstd: "3ada247d2c452301", squashfs.Gzip: "e743b2ebc3d23c5a", squashfs.None: "36db48c006c15cbb",
 	} {
 		t.Run(string(compression), func(t *testing.T) {
 			if compression == squashfs.Zstd && strings.HasPrefix(codec.ZstdID(), "zstd-native-") {

@@ -3,6 +3,7 @@ package zstd
 import (
 	"encoding/binary"
 	"math/bits"
+	"slices"
 
 	"github.com/klauspost/compress/huff0"
 )
@@ -13,15 +14,21 @@ const maxBlock = 128 << 10
 // Version changes with the bytes of frames: with this package, or with klauspost/compress/huff0.
 const Version = 2
 
-// Encoder compresses contents of less than 256 MiB, each on its own. It is used from one goroutine at a time, and keeps
-// 10 to 15 MB, or 19 to 25 with contents of 1 MiB.
+// Encoder compresses contents of less than 256 MiB, each on its own. It is used from one goroutine at a time.
 type Encoder struct {
-	optimal  optimal
+	finder   finder
 	parsed   parsed
 	huffman  huff0.Scratch
 	literals *coder
 	offsets  *coder
 	lengths  *coder
+}
+
+// finder finds the matches of a content.
+type finder interface {
+	begin(content []byte)
+	// block appends the sequences and literals of content[from:to] to an empty p, and updates the last offsets.
+	block(content []byte, from, to int, p *parsed)
 }
 
 // parsed is a block in sequences. The literals of all sequences, and those after the last one, are one after the other.
@@ -31,22 +38,37 @@ type parsed struct {
 	last      [3]uint32 // offsets
 }
 
+// add adds a sequence. Few literals are the usual case: to copy 16 bytes takes less than a call.
 func (p *parsed) add(literals []byte, offset uint32, length int) {
-	p.literals = append(p.literals, literals...)
+	const few = 16
 	p.sequences = append(p.sequences, sequence{uint32(len(literals)), uint32(length), offset})
+	if n := len(p.literals); len(literals) <= few && cap(literals) >= few && cap(p.literals)-n >= few {
+		*(*[few]byte)(p.literals[n : n+few]) = *(*[few]byte)(literals[:few])
+		p.literals = p.literals[:n+len(literals)]
+		return
+	}
+	p.literals = append(p.literals, literals...)
 }
 
-// NewEncoder returns an Encoder.
-func NewEncoder() *Encoder {
-	e := &Encoder{literals: newCoder(literalKind), offsets: newCoder(offsetKind), lengths: newCoder(lengthKind)}
+// NewBest returns an Encoder that compresses as libzstd does at level 15. It keeps 10 to 15 MB, or 19 to 25 with
+// contents of 1 MiB.
+func NewBest() *Encoder { return newEncoder(&optimal{}) }
+
+// NewDefault returns an Encoder that compresses as libzstd does at level 3. What is behind 1 MiB of a content is
+// compressed less. It keeps 1 to 2 MB.
+func NewDefault() *Encoder { return newEncoder(&dfast{}) }
+
+func newEncoder(f finder) *Encoder {
+	e := &Encoder{finder: f, literals: newCoder(literalKind), offsets: newCoder(offsetKind), lengths: newCoder(lengthKind)}
 	e.huffman.Reuse = huff0.ReusePolicyNone
 	return e
 }
 
 // Append appends a frame. It has a single segment and no checksum. Format: RFC 8878, 3.1.1.
 func (e *Encoder) Append(out, content []byte) []byte {
+	content = slices.Clip(content) // so that nothing behind it is read
 	out = appendHeader(out, len(content))
-	e.optimal.begin(content)
+	e.finder.begin(content)
 	e.parsed.last = [3]uint32{1, 4, 8}
 	for from := 0; ; from += maxBlock {
 		to := min(from+maxBlock, len(content))
@@ -96,7 +118,7 @@ func (e *Encoder) appendBlock(out, content []byte, from, to int) []byte {
 		return out
 	}
 	e.parsed.sequences, e.parsed.literals = e.parsed.sequences[:0], e.parsed.literals[:0]
-	e.optimal.block(content, from, to, &e.parsed)
+	e.finder.block(content, from, to, &e.parsed)
 	out = e.appendLiterals(out)
 	out, readable := e.appendSequences(out)
 	if size := len(out) - start - headerSize; size < len(part) && readable {
@@ -200,27 +222,32 @@ func (e *Encoder) appendSequences(out []byte) (_ []byte, readable bool) {
 // appendBits appends the codes of the sequences and their extra bits, from the last sequence to the first, since they
 // are read from the end.
 func (e *Encoder) appendBits(out []byte) []byte {
+	const room = 57 - 7 - maxStateBits // of the writer, for extra bits, after a sequence's states
 	all, w := e.parsed.sequences, bitWriter{out: out}
-	l, o, m := e.literals, e.offsets, e.lengths
+	l, o, m := e.literals.table, e.offsets.table, e.lengths.table
+	literalCodes, offsetCodes, lengthCodes := e.literals.codes, e.offsets.codes, e.lengths.codes
 	i := len(all) - 1
-	length, offset, literals := m.table.start(m.codes[i]), o.table.start(o.codes[i]), l.table.start(l.codes[i])
+	literals, offset, length := l.start(literalCodes[i]), o.start(offsetCodes[i]), m.start(lengthCodes[i])
 	for {
-		s := &all[i]
-		w.add(uint64(s.literals)&(1<<literalExtra[l.codes[i]]-1), uint(literalExtra[l.codes[i]]))
-		w.flush()
-		w.add(uint64(s.length-minMatch)&(1<<lengthExtra[m.codes[i]]-1), uint(lengthExtra[m.codes[i]]))
-		w.add(uint64(s.offset)&(1<<o.codes[i]-1), uint(o.codes[i]))
+		s := all[i]
+		a, b, c := uint(literalExtra[literalCodes[i]]), uint(lengthExtra[lengthCodes[i]]), uint(offsetCodes[i])
+		w.add(uint64(s.literals)&(1<<a-1), a)
+		if a+b+c > room {
+			w.flush()
+		}
+		w.add(uint64(s.length-minMatch)&(1<<b-1), b)
+		w.add(uint64(s.offset)&(1<<c-1), c)
 		w.flush()
 		if i--; i < 0 {
 			break
 		}
-		offset = o.table.encode(&w, offset, o.codes[i])
-		length = m.table.encode(&w, length, m.codes[i])
-		literals = l.table.encode(&w, literals, l.codes[i])
+		offset = o.encode(&w, offset, offsetCodes[i])
+		length = m.encode(&w, length, lengthCodes[i])
+		literals = l.encode(&w, literals, literalCodes[i])
 	}
-	w.add(uint64(length)&(1<<m.table.log-1), m.table.log)
-	w.add(uint64(offset)&(1<<o.table.log-1), o.table.log)
-	w.add(uint64(literals)&(1<<l.table.log-1), l.table.log)
+	w.add(uint64(length)&(1<<m.log-1), m.log)
+	w.add(uint64(offset)&(1<<o.log-1), o.log)
+	w.add(uint64(literals)&(1<<l.log-1), l.log)
 	w.add(1, 1)
 	return w.close()
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
 
 	kzstd "github.com/klauspost/compress/zstd"
@@ -72,20 +74,36 @@ func contents() map[string][]byte {
 	}
 }
 
+// encoders are the two kinds of encoders, and the levels of libzstd that they are like.
+var encoders = map[string]struct {
+	open  func() *zstd.Encoder
+	level string
+}{
+	"default": {zstd.NewDefault, "-3"},
+	"best":    {zstd.NewBest, "-15"},
+}
+
 // A frame is what klauspost/compress and libzstd decompress to the content, and an encoder that was used compresses as
 // a new one does.
 func TestEncoder(t *testing.T) {
+	for name, e := range encoders {
+		t.Run(name, func(t *testing.T) { testEncoder(t, e.open) })
+	}
+}
+
+func testEncoder(t *testing.T, open func() *zstd.Encoder) {
+	t.Helper()
 	decoder, err := kzstd.NewReader(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer decoder.Close()
-	used := zstd.NewEncoder()
+	used := open()
 	var frames, all []byte
 	for name, content := range contents() {
 		for _, n := range []int{len(content), len(content) * 2 / 3, min(len(content), 255), min(len(content), 300)} {
 			frame := used.Append([]byte("before"), content[:n])[len("before"):]
-			if again := zstd.NewEncoder().Append(nil, content[:n]); !bytes.Equal(frame, again) {
+			if again := open().Append(nil, content[:n]); !bytes.Equal(frame, again) {
 				t.Errorf("%s, %d bytes: a used encoder makes another frame than a new one", name, n)
 			}
 			got, err := decoder.DecodeAll(frame, nil)
@@ -111,7 +129,7 @@ func TestShortTable(t *testing.T) {
 		content = append(content, bytes.Repeat([]byte{byte(c)}, 4)...)
 	}
 	content = append(content, "RRRRR"...)
-	frame := zstd.NewEncoder().Append(nil, content)
+	frame := zstd.NewBest().Append(nil, content)
 	decoder, err := kzstd.NewReader(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -125,13 +143,27 @@ func TestShortTable(t *testing.T) {
 // What does not compress is at most 3 bytes longer for each 128 KiB, and 10 for the frame.
 func TestIncompressible(t *testing.T) {
 	content := contents()["noise"]
-	if frame := zstd.NewEncoder().Append(nil, content); len(frame) > len(content)+2*3+10 {
-		t.Errorf("got a frame of %d bytes for %d", len(frame), len(content))
+	for name, e := range encoders {
+		if frame := e.open().Append(nil, content); len(frame) > len(content)+2*3+10 {
+			t.Errorf("%s: got a frame of %d bytes for %d", name, len(frame), len(content))
+		}
 	}
 }
 
-// Programs and texts take at most 1.02 times the bytes that libzstd makes of them at level 15, in blocks of 128 KiB and
-// of 32.
+// The default encoder keeps positions up to 1 MiB. What is behind them is compressed less, and right.
+func TestContentBeyondItsTables(t *testing.T) {
+	content := slices.Concat(contents()["mixed"], contents()["long text"], contents()["mixed"], contents()["long text"])
+	decoder, err := kzstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	if got, err := decoder.DecodeAll(zstd.NewDefault().Append(nil, content), nil); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("got %d bytes, %v, want the %d of the content", len(got), err, len(content))
+	}
+}
+
+// Programs and texts take at most 1.02 times the bytes that libzstd makes of them, in blocks of 128 KiB and of 32.
 func TestAsSmallAsLibzstd(t *testing.T) {
 	files, err := filepath.Glob("/usr/share/perl/*/*.p[lm]")
 	if err != nil {
@@ -145,37 +177,53 @@ func TestAsSmallAsLibzstd(t *testing.T) {
 		}
 		all = append(all, b...)
 	}
-	for _, size := range []int{128 << 10, 32 << 10} {
-		dir, e, got := t.TempDir(), zstd.NewEncoder(), 0
-		var names []string
-		for i := 0; i < len(all); i += size {
-			block := all[i:min(i+size, len(all))]
-			got += len(e.Append(nil, block))
-			names = append(names, filepath.Join(dir, string(rune('a'+len(names)))))
-			if err := os.WriteFile(names[len(names)-1], block, 0o600); err != nil {
-				t.Fatal(err)
+	for name, e := range encoders {
+		for _, size := range []int{128 << 10, 32 << 10} {
+			got, want := sizeOfFrames(e.open(), all, size), sizeOfLibzstd(t, e.level, all, size)
+			t.Logf("%s, blocks of %d bytes: %d bytes, and %d with libzstd", name, size, got, want)
+			if float64(got) > 1.02*float64(want) {
+				t.Errorf("%s, blocks of %d bytes: got %d bytes, want at most 1.02 times the %d of libzstd", name, size, got, want)
 			}
-		}
-		args := append([]string{"-q", "-15", "--no-check"}, names...)
-		if out, err := exec.Command("zstd", args...).CombinedOutput(); err != nil {
-			t.Fatalf("zstd: %v: %s", err, out)
-		}
-		want := 0
-		for _, name := range names {
-			info, err := os.Stat(name + ".zst")
-			if err != nil {
-				t.Fatal(err)
-			}
-			want += int(info.Size())
-		}
-		t.Logf("blocks of %d bytes: %d bytes, and %d with libzstd", size, got, want)
-		if float64(got) > 1.02*float64(want) {
-			t.Errorf("blocks of %d bytes: got %d bytes, want at most 1.02 times the %d of libzstd", size, got, want)
 		}
 	}
 }
 
-func FuzzEncoder(f *testing.F) {
+func sizeOfFrames(e *zstd.Encoder, all []byte, size int) (sum int) {
+	for block := range slices.Chunk(all, size) {
+		sum += len(e.Append(nil, block))
+	}
+	return sum
+}
+
+func sizeOfLibzstd(t *testing.T, level string, all []byte, size int) (sum int) {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"-q", level, "--no-check"}
+	for block := range slices.Chunk(all, size) {
+		file := filepath.Join(dir, strconv.Itoa(len(args)))
+		if err := os.WriteFile(file, block, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, file)
+	}
+	if out, err := exec.Command("zstd", args...).CombinedOutput(); err != nil {
+		t.Fatalf("zstd: %v: %s", err, out)
+	}
+	for _, file := range args[3:] {
+		info, err := os.Stat(file + ".zst")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += int(info.Size())
+	}
+	return sum
+}
+
+func FuzzDefault(f *testing.F) { fuzz(f, zstd.NewDefault()) }
+func FuzzBest(f *testing.F)    { fuzz(f, zstd.NewBest()) }
+
+func fuzz(f *testing.F, e *zstd.Encoder) {
+	f.Helper()
 	for _, content := range contents() {
 		f.Add(content[:min(len(content), 2000)])
 	}
@@ -183,7 +231,6 @@ func FuzzEncoder(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	e := zstd.NewEncoder()
 	f.Fuzz(func(t *testing.T, content []byte) {
 		got, err := decoder.DecodeAll(e.Append(nil, content), nil)
 		if err != nil || !bytes.Equal(got, content) {

@@ -8,6 +8,7 @@ const (
 	maxTableLog  = 9
 	maxTableSize = 1 << maxTableLog
 	maxCodes     = 53
+	maxStateBits = 9 + 9 + 8 // of the states of a sequence
 )
 
 // counts say how often each code occurs, or how many states of a table it has. In a predefined table, -1 is one state
