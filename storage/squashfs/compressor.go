@@ -47,7 +47,7 @@ func NewCompressor(opts Options) (*Compressor, error) {
 	c.blocks.New = func() any {
 		return &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
 	}
-	c.buffers.New = func() any { return bufio.NewWriterSize(nil, 256<<10) }
+	c.buffers.New = func() any { return bufio.NewWriterSize(nil, 64<<10) }
 	zeros := make([]byte, opts.BlockSize)
 	for range opts.Workers {
 		encoder, err := opts.newBlock()

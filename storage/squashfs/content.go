@@ -44,7 +44,7 @@ func (c *Content) position() (start uint64, fragment uint32) {
 	if fragment != noFragment {
 		fragment += c.in.fragment
 	}
-	return c.in.moved[start], fragment
+	return c.in.place(start), fragment
 }
 
 // Settle lets a file of a pack that was added to the image not depend on the pack any more, which takes memory.

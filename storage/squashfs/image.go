@@ -41,7 +41,7 @@ func (w *Writer) AddPack(p *Pack) {
 	if n := len(w.files); n == 0 || w.files[n-1] != p.file {
 		w.files = append(w.files, p.file)
 	}
-	p.moved, p.fragment = map[uint64]uint64{0: 0}, uint32(len(w.fragments))
+	p.moved, p.fragment = make([]uint64, len(p.extents)), uint32(len(w.fragments))
 	end, taken := uint64(packHead), uint64(0)
 	for n, e := range p.extents {
 		if e.start > end { // no file uses it
@@ -49,7 +49,7 @@ func (w *Writer) AddPack(p *Pack) {
 		}
 		if start, ok := w.starts[e.sum]; ok {
 			discard(p.file, int64(p.base+e.start), int64(e.size))
-			p.moved[e.start], end = start, e.start+e.size
+			p.moved[n], end = start, e.start+e.size
 			continue
 		}
 		pad := uint64(0)
@@ -57,7 +57,7 @@ func (w *Writer) AddPack(p *Pack) {
 			pad = w.padding(p.extents[n:])
 		}
 		w.pos += pad
-		w.starts[e.sum], p.moved[e.start] = w.pos, w.pos
+		w.starts[e.sum], p.moved[n] = w.pos, w.pos
 		w.pos += e.size
 		r := w.runOf(p.file)
 		r.parts = append(r.parts, part{pad: int64(pad), from: int64(p.base + e.start), size: int64(e.size), sum: e.sum})
@@ -65,7 +65,7 @@ func (w *Writer) AddPack(p *Pack) {
 		taken = end
 	}
 	for _, f := range p.fragments {
-		w.fragments = append(w.fragments, fragment{Start: p.moved[f.Start], Word: f.Word})
+		w.fragments = append(w.fragments, fragment{Start: p.place(f.Start), Word: f.Word})
 	}
 }
 

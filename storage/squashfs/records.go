@@ -7,7 +7,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// records is a list of byte strings at positions, 0 being none. It holds 4 MiB of them, and the others are in a file
+// records is a list of byte strings at positions, 0 being none. It holds 2 MiB of them, and the others are in a file
 // without a name.
 type records struct {
 	tmp    string // a folder for the file; "" holds all
@@ -20,7 +20,7 @@ type records struct {
 
 const (
 	chunkSize  = 1 << 14
-	heldChunks = 256
+	heldChunks = 128
 	maxChunks  = 1 << 32 / chunkSize
 	maxRecord  = chunkSize / 2
 )

@@ -1,6 +1,7 @@
 package squashfs
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,9 +16,18 @@ type packData struct {
 	fragments []fragment
 	extents   []extent // in the order of the file
 
-	// Of Writer.AddPack: where the extents are in the image, by their starts, and the number of the first fragment.
-	moved    map[uint64]uint64
+	// Of Writer.AddPack: where the extents are in the image, and the number of the first fragment.
+	moved    []uint64
 	fragment uint32
+}
+
+// place returns where the extent is in the image that starts somewhere in the pack; 0 for what has no blocks.
+func (p *packData) place(start uint64) uint64 {
+	i, ok := slices.BinarySearchFunc(p.extents, start, func(e extent, at uint64) int { return cmp.Compare(e.start, at) })
+	if !ok {
+		return 0
+	}
+	return p.moved[i]
 }
 
 // maxCachedFragments is how many fragment blocks an Unpacker caches: the short files of one
