@@ -71,7 +71,8 @@ func openStream(b *budget, from Blob) (*stream, error) {
 		chunks: make(chan []byte, 4), free: make(chan []byte, 6), stop: stop,
 		limit: b.limits.Size, window: smallWindow,
 	}
-	in := bufio.NewReaderSize(blob, 64<<10)
+	in := inputs.Get().(*bufio.Reader)
+	in.Reset(blob)
 	magic, err := in.Peek(4)
 	s.kind = sniff(magic)
 	if s.kind != uncompressed || !from.Verified {
@@ -81,11 +82,13 @@ func openStream(b *budget, from Blob) (*stream, error) {
 		s.window = codec.MaxWindow
 		if err := b.wait(); err != nil {
 			stop()
+			inputs.Put(in)
 			return nil, errors.Join(err, blob.Close())
 		}
 	}
 	go func() {
 		defer close(s.chunks)
+		defer func() { in.Reset(nil); inputs.Put(in) }()
 		if err == nil || errors.Is(err, io.EOF) {
 			err = s.pump(ctx, in)
 		}
@@ -193,7 +196,9 @@ func (s *stream) chunk(ctx context.Context) []byte {
 	}
 }
 
-// chunks are those of streams that have ended: most layers are smaller than one.
+// inputs and chunks are those of streams that have ended: most layers are smaller than one.
+var inputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 func (s *stream) Read(p []byte) (int, error) {
