@@ -44,7 +44,7 @@ func TestStoreIsWrittenOnce(t *testing.T) {
 					fixtures.Skip(t, "the kernel has no %s", kind)
 				}
 				dir := diskOf(t, kind, size)
-				fill(t, dir, int64(len(want))*5/3)
+				fill(t, dir, int64(len(want))*5/3) // less than two stores, and more than is estimated from the blobs
 				o := options(t, sample.Set("s", pin))
 				o.Out, o.Cache.Dir = filepath.Join(dir, "out"), ""
 				if cached {

@@ -47,8 +47,8 @@ func (b *checkedBlock) Compress(dst, raw []byte) ([]byte, bool) {
 	return out, err == nil && bytes.Equal(content, raw)
 }
 
-// NewZstdBlock compresses with a level of libzstd, or what is most like it, into frames of one segment without a
-// checksum: the kernel's decoder for squashfs has a window of one block.
+// NewZstdBlock compresses with what is most like a level of libzstd: 1, 3 or 15. It makes frames of one segment without
+// a checksum: the kernel's decoder for squashfs has a window of one block.
 func NewZstdBlock(level int) (Block, error) {
 	if level < defaultLevel {
 		enc, err := zstd.NewWriter(nil,
@@ -68,14 +68,13 @@ func NewZstdBlock(level int) (Block, error) {
 	return &checkedBlock{encode: encoder.Append, dec: dec}, err
 }
 
-// ZstdBlockID names the encoder of a level.
+// ZstdBlockID names the encoder of a level: "zstd-go" is the version of klauspost/compress that this module requires.
 func ZstdBlockID(level int) string {
 	if level >= defaultLevel {
-		return fmt.Sprintf("zstd-pinbox%d-%d", own.Version, level)
+		return fmt.Sprintf("%s-%d", ZstdID(), level)
 	}
-	return fmt.Sprintf("%s-%d", ZstdID(), level)
+	return fmt.Sprintf("zstd-go-%d", level)
 }
 
-// ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-go" is the version of
-// klauspost/compress that this module requires.
-func ZstdID() string { return "zstd-go" }
+// ZstdID names the zstd encoder, on which the bytes of a block depend: "zstd-pinbox2" is version 2 of storage/zstd.
+func ZstdID() string { return fmt.Sprintf("zstd-pinbox%d", own.Version) }

@@ -82,13 +82,13 @@ func openStream(b *budget, from Blob) (*stream, error) {
 		s.window = codec.MaxWindow
 		if err := b.wait(); err != nil {
 			stop()
-			inputs.Put(in)
+			release(in)
 			return nil, errors.Join(err, blob.Close())
 		}
 	}
 	go func() {
 		defer close(s.chunks)
-		defer func() { in.Reset(nil); inputs.Put(in) }()
+		defer release(in)
 		if err == nil || errors.Is(err, io.EOF) {
 			err = s.pump(ctx, in)
 		}
@@ -198,6 +198,11 @@ func (s *stream) chunk(ctx context.Context) []byte {
 
 // inputs and chunks are those of streams that have ended: most layers are smaller than one.
 var inputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+
+func release(in *bufio.Reader) {
+	in.Reset(nil) // so that the blob does not stay in memory
+	inputs.Put(in)
+}
 
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 

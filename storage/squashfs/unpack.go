@@ -21,13 +21,19 @@ type packData struct {
 	fragment uint32
 }
 
-// place returns where the extent is in the image that starts somewhere in the pack; 0 for what has no blocks.
-func (p *packData) place(start uint64) uint64 {
-	i, ok := slices.BinarySearchFunc(p.extents, start, func(e extent, at uint64) int { return cmp.Compare(e.start, at) })
+// find returns the number of the extent that starts there.
+func (in *packData) find(start uint64) (n int, ok bool) {
+	return slices.BinarySearchFunc(in.extents, start, func(e extent, at uint64) int { return cmp.Compare(e.start, at) })
+}
+
+// place returns, after Writer.AddPack, where the extent is in the image that starts there in the pack; 0 for a content
+// without blocks.
+func (in *packData) place(start uint64) uint64 {
+	n, ok := in.find(start)
 	if !ok {
 		return 0
 	}
-	return p.moved[i]
+	return in.moved[n]
 }
 
 // maxCachedFragments is how many fragment blocks an Unpacker caches: the short files of one
@@ -155,12 +161,7 @@ func (in *packData) verify(start uint64, got sum) error {
 	if start == 0 { // only zeros, which have no extent
 		return nil
 	}
-	n, ok := slices.BinarySearchFunc(in.extents, start, func(e extent, start uint64) int {
-		if e.start < start {
-			return -1
-		}
-		return int(min(e.start-start, 1))
-	})
+	n, ok := in.find(start)
 	if !ok || in.extents[n].sum != got {
 		return fmt.Errorf("%w: the extent at %d has another SHA-256", ErrDamaged, start)
 	}

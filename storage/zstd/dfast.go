@@ -14,11 +14,11 @@ const (
 	minLongBits, minShortBits = 10, 9
 	// patience is how many bytes without a match make the next step longer by one: the binary logarithm.
 	patience = 8
-	// margin is how many bytes at the end of a block are not searched for: two words are read at a position.
+	// margin is how many bytes of a block are read where a match is searched for: a word there, and one at the next byte.
 	margin = 9
 )
 
-// begin begins a content.
+// begin empties the tables, and fits them to the size of a content.
 func (d *dfast) begin(content []byte) {
 	n := bits.Len(uint(max(len(content), 1) - 1))
 	d.long.begin(min(max(n, minLongBits), maxLongBits))
@@ -69,11 +69,13 @@ func (d *dfast) next(b []byte, anchor, at, last int) found {
 		near := short.replace(hashShort(word), at)
 		switch {
 		case last <= at && load32(b, at+1-last) == uint32(word>>8):
-			return found{at, at + 1, 4 + matching(b, at+5-last, at+5, len(b)), 0}
+			return found{at: at, start: at + 1, length: 4 + matching(b, at+5-last, at+5, len(b))}
 		case far < uint32(at) && load64(b, int(far)) == word:
-			return found{at, at, 8 + matching(b, int(far)+8, at+8, len(b)), at - int(far)}
+			n := 8 + matching(b, int(far)+8, at+8, len(b))
+			return found{at: at, start: at, length: n, back: at - int(far)}
 		case near < uint32(at) && load32(b, int(near)) == uint32(word):
-			return d.longer(b, found{at, at, 4 + matching(b, int(near)+4, at+4, len(b)), at - int(near)})
+			n := 4 + matching(b, int(near)+4, at+4, len(b))
+			return d.longer(b, found{at: at, start: at, length: n, back: at - int(near)})
 		}
 	}
 	return found{}
@@ -85,7 +87,7 @@ func (d *dfast) longer(b []byte, m found) found {
 	word := load64(b, at)
 	if far := d.long.replace(hashLong(word), at); far < uint32(at) && load64(b, int(far)) == word {
 		if n := 8 + matching(b, int(far)+8, at+8, len(b)); n > m.length {
-			return found{m.at, at, n, at - int(far)}
+			return found{at: m.at, start: at, length: n, back: at - int(far)}
 		}
 	}
 	return m
@@ -120,7 +122,7 @@ type positions struct {
 	shift  uint
 }
 
-// positionMask has the bits of a position. Later ones than that, beyond 1 MiB, just find fewer matches.
+// positionMask has the bits of a position. Those behind 1 MiB have more: fewer matches are found there.
 const positionMask = 1<<20 - 1
 
 func (p *positions) begin(n int) {
@@ -131,17 +133,18 @@ func (p *positions) begin(n int) {
 	p.shift = 64 - uint(n)
 }
 
-// replace puts a position, and returns the one that was there, or a later one if the bytes differ.
+// replace puts a position, and returns a guess at an earlier one with the same bytes, which the caller compares. If it
+// is not earlier, there is none.
 func (p positions) replace(hash uint64, at int) uint32 {
 	place := &p.places[hash>>(p.shift&63)&(1<<maxLongBits-1)]
-	tag := uint32(hash>>8) &^ positionMask
+	tag := uint32(hash>>16) &^ positionMask
 	earlier := *place
 	*place = tag | uint32(at)
 	return earlier ^ tag
 }
 
 func (p positions) put(hash uint64, at int) {
-	p.places[hash>>(p.shift&63)&(1<<maxLongBits-1)] = uint32(hash>>8)&^positionMask | uint32(at)
+	p.places[hash>>(p.shift&63)&(1<<maxLongBits-1)] = uint32(hash>>16)&^positionMask | uint32(at)
 }
 
 // hashLong and hashShort return hashes of 8 and of 5 bytes, in the upper bits: the factors are large primes.

@@ -129,14 +129,16 @@ func TestShortTable(t *testing.T) {
 		content = append(content, bytes.Repeat([]byte{byte(c)}, 4)...)
 	}
 	content = append(content, "RRRRR"...)
-	frame := zstd.NewBest().Append(nil, content)
 	decoder, err := kzstd.NewReader(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer decoder.Close()
-	if got, err := decoder.DecodeAll(frame, nil); err != nil || !bytes.Equal(got, content) {
-		t.Errorf("got %q, %v of %x", got, err, frame)
+	for name, e := range encoders {
+		frame := e.open().Append(nil, content)
+		if got, err := decoder.DecodeAll(frame, nil); err != nil || !bytes.Equal(got, content) {
+			t.Errorf("%s: got %q, %v of %x", name, got, err, frame)
+		}
 	}
 }
 
@@ -158,7 +160,8 @@ func TestContentBeyondItsTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer decoder.Close()
-	if got, err := decoder.DecodeAll(zstd.NewDefault().Append(nil, content), nil); err != nil || !bytes.Equal(got, content) {
+	frame := zstd.NewDefault().Append(nil, content)
+	if got, err := decoder.DecodeAll(frame, nil); err != nil || !bytes.Equal(got, content) {
 		t.Errorf("got %d bytes, %v, want the %d of the content", len(got), err, len(content))
 	}
 }
