@@ -197,14 +197,16 @@ func (s *stream) chunk(ctx context.Context) []byte {
 }
 
 // inputs and chunks are those of streams that have ended: most layers are smaller than one.
-var inputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+var (
+	inputs = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 64<<10) }}
+	chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
+)
 
+// release gives a buffer back that is not read any more.
 func release(in *bufio.Reader) {
 	in.Reset(nil) // so that the blob does not stay in memory
 	inputs.Put(in)
 }
-
-var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
 func (s *stream) Read(p []byte) (int, error) {
 	for len(s.rest) == 0 {

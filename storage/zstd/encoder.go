@@ -225,12 +225,13 @@ func (e *Encoder) appendBits(out []byte) []byte {
 	const room = 57 - 7 - maxStateBits // of the writer, for extra bits, after a sequence's states
 	all, w := e.parsed.sequences, bitWriter{out: out}
 	l, o, m := e.literals.table, e.offsets.table, e.lengths.table
-	literalCodes, offsetCodes, lengthCodes := e.literals.codes, e.offsets.codes, e.lengths.codes
+	ofLiterals, ofOffsets, ofLengths := e.literals.codes, e.offsets.codes, e.lengths.codes
 	i := len(all) - 1
-	literals, offset, length := l.start(literalCodes[i]), o.start(offsetCodes[i]), m.start(lengthCodes[i])
+	literals, offset, length := l.start(ofLiterals[i]), o.start(ofOffsets[i]), m.start(ofLengths[i])
 	for {
 		s := all[i]
-		a, b, c := uint(literalExtra[literalCodes[i]]), uint(lengthExtra[lengthCodes[i]]), uint(offsetCodes[i])
+		// How many extra bits each of the three parts has.
+		a, b, c := uint(literalExtra[ofLiterals[i]]), uint(lengthExtra[ofLengths[i]]), uint(ofOffsets[i])
 		w.add(uint64(s.literals)&(1<<a-1), a)
 		if a+b+c > room {
 			w.flush()
@@ -241,9 +242,9 @@ func (e *Encoder) appendBits(out []byte) []byte {
 		if i--; i < 0 {
 			break
 		}
-		offset = o.encode(&w, offset, offsetCodes[i])
-		length = m.encode(&w, length, lengthCodes[i])
-		literals = l.encode(&w, literals, literalCodes[i])
+		offset = o.encode(&w, offset, ofOffsets[i])
+		length = m.encode(&w, length, ofLengths[i])
+		literals = l.encode(&w, literals, ofLiterals[i])
 	}
 	w.add(uint64(length)&(1<<m.log-1), m.log)
 	w.add(uint64(offset)&(1<<o.log-1), o.log)
