@@ -208,13 +208,17 @@ func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes
 	return p, notes, nil
 }
 
+// ending is how long another setup may take to end. One that was killed holds the lock until the disk has what it was
+// writing.
+const ending = 5 * time.Second
+
 // lock keeps other processes from setting up the machine.
-func (s Setup) lock() (release func(), err error) {
+func (s Setup) lock(ctx context.Context) (release func(), err error) {
 	etc, err := os.Open(filepath.Join(s.host.root, "etc"))
 	if err != nil {
 		return nil, err
 	}
-	if err := filelock.Try(etc); err != nil {
+	if err := filelock.Wait(ctx, etc, filelock.Options{Wait: ending}); err != nil {
 		if errors.Is(err, filelock.ErrLocked) {
 			err = ErrBusy
 		}
@@ -229,7 +233,7 @@ func (s Setup) Run(ctx context.Context) (Result, error) {
 	if err != nil || !r.Pending() && p.manifest.Due == dueNothing {
 		return r, err
 	}
-	release, err := s.lock()
+	release, err := s.lock(ctx)
 	if err != nil {
 		return r, err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/setup"
+	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -174,6 +176,36 @@ func TestImages(t *testing.T) {
 				t.Errorf("undo again: got %v, want ErrNotSetUp", err)
 			}
 		})
+	}
+}
+
+// A setup waits for one that ends: a killed process holds the lock until the disk has what it was writing. If that
+// takes longer, nothing is changed.
+func TestAnotherSetupEnds(t *testing.T) {
+	root := image(t, rpm)
+	before := fixtures.Tree(t, root)
+	for _, test := range []struct {
+		after time.Duration
+		want  error
+	}{{time.Minute, setup.ErrBusy}, {200 * time.Millisecond, nil}} {
+		other, err := os.Open(filepath.Join(root, "etc"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := filelock.Try(other); err != nil {
+			t.Fatal(err)
+		}
+		end := time.AfterFunc(test.after, func() { _ = other.Close() })
+		_, err = of(t, root, nil).Run(t.Context())
+		if !errors.Is(err, test.want) {
+			t.Errorf("another setup that ends after %s: got %v, want %v", test.after, err, test.want)
+		}
+		if end.Stop() {
+			_ = other.Close()
+			if diff := cmp.Diff(before, fixtures.Tree(t, root)); diff != "" {
+				t.Errorf("beside another setup (-before +after):\n%s", diff)
+			}
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ var ErrNotSetUp = errors.New("setup has written nothing here: there is no " + Ma
 // Undo removes what setup has written and nobody has changed since, and restarts CRI-O without the stores.
 // detach removes the stores that are attached; its error, if something refers to one, leaves all as it is.
 func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r Result, err error) {
-	release, err := s.lock()
+	release, err := s.lock(ctx)
 	if err != nil {
 		return r, err
 	}

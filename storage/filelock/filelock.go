@@ -40,7 +40,7 @@ func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (releas
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(ctx, f, o); err != nil {
+	if err := Wait(ctx, f, o); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	if o.Inherit {
@@ -51,7 +51,8 @@ func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (releas
 	return func() { _ = f.Close() }, nil
 }
 
-func wait(ctx context.Context, f *os.File, o Options) error {
+// Wait locks an open file or directory, as Lock does with a path. Close of the file releases the lock.
+func Wait(ctx context.Context, f *os.File, o Options) error {
 	start := time.Now()
 	for called := o.Waiting == nil; ; {
 		err := Try(f)
