@@ -63,6 +63,7 @@ type fetcher struct {
 	later  []needed         // layers for which there is no job yet
 	images []Resolved       // that have them
 	uses   map[content]int  // in how many places of the store a layer is needed, if it is not one
+	left   map[string]int   // how many of all layers are to be fetched from a repository; nil before fetchAll
 	urgent bool             // the store waits for a layer that has no job
 	all    bool             // no other will be queued
 	early  int64            // bytes of the layers that were queued by want
@@ -155,8 +156,27 @@ func (f *fetcher) fetchAll(images []Resolved, store *compose.Store, read func(in
 	f.later, f.uses = layersToFetch(images, store)
 	f.later = slices.DeleteFunc(f.later, func(n needed) bool { return f.jobs[contentOf(n.in(images))] != nil })
 	f.later = largestFirst(f.later, images)
+	f.countLeft()
 	f.all = true
 	f.more.Broadcast()
+}
+
+// countLeft counts what is left of each repository, and forgets the sources of those without any. The caller holds mu.
+func (f *fetcher) countLeft() {
+	f.left = map[string]int{}
+	for _, j := range f.jobs {
+		if !j.ended {
+			f.left[j.img.Repository]++
+		}
+	}
+	for _, n := range f.later {
+		f.left[f.images[n.image].Image.Repository]++
+	}
+	for i := range f.images {
+		if repository := f.images[i].Image.Repository; f.left[repository] == 0 {
+			f.remote.forget(repository)
+		}
+	}
 }
 
 // next returns the next layer, and nil after the last one.
@@ -221,10 +241,11 @@ type job struct {
 	layer *pinset.LockedLayer
 	img   pinset.Image // one that has it
 
-	done chan struct{}
-	pack *os.File // set when done is closed, as size and err
-	size int64
-	err  error
+	ended bool // its fetcher's mu guards it
+	done  chan struct{}
+	pack  *os.File // set when done is closed, as size and err
+	size  int64
+	err   error
 }
 
 func (j *job) close() {

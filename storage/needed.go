@@ -101,11 +101,18 @@ func (f *fetcher) take(l *pinset.LockedLayer) (pack *os.File, size int64, err er
 	return j.pack, j.size, nil
 }
 
-// done ends a job. Its pack is closed if only the blob was to be verified.
+// done ends a job. Its pack is closed if only the blob was to be verified. The source of its repository is forgotten if
+// nothing else is fetched from there.
 func (f *fetcher) done(j *job) {
 	close(j.done)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	j.ended = true
+	if f.left != nil {
+		if f.left[j.img.Repository]--; f.left[j.img.Repository] == 0 {
+			f.remote.forget(j.img.Repository)
+		}
+	}
 	c := contentOf(j.layer)
 	if n, known := f.uses[c]; known && n == 0 && j.err == nil {
 		j.close()

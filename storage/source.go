@@ -124,6 +124,14 @@ func (s *sources) open(ctx context.Context, img pinset.Image) (*imageSource, err
 	return nil, err
 }
 
+// forget frees the source of a repository from which nothing more is expected: it takes 15 KB. Whoever opens an image of
+// it has another one, which fetches the manifest again.
+func (s *sources) forget(repository string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.repositories, repository)
+}
+
 // openAlone opens an image with a source of its own, for which the library asks all mirrors.
 func (s *sources) openAlone(ctx context.Context, img pinset.Image) (*imageSource, error) {
 	src, err := s.openName(ctx, img.String(), img)
@@ -204,20 +212,38 @@ func (s *sources) openName(ctx context.Context, name string, pinned pinset.Image
 // parallelFetches, so that most requests would wait for a new connection. The library has no option for it
 // (detectPropertiesHelper in docker/docker_client.go): should its fields change, two are kept.
 func keepConnections(src imgtypes.ImageSource) {
-	v := reflect.ValueOf(src)
-	for _, field := range []string{"c", "client"} {
-		if v = reflect.Indirect(v); v.Kind() != reflect.Struct {
-			return
-		}
-		v = v.FieldByName(field)
-	}
-	if !v.IsValid() || v.Type() != reflect.TypeFor[*http.Client]() || v.IsNil() {
+	client := hidden[*http.Client](src, "c", "client")
+	if client == nil || *client == nil {
 		return
 	}
-	client := (*http.Client)(v.UnsafePointer())
-	if transport, ok := client.Transport.(*http.Transport); ok {
+	if transport, ok := (*client).Transport.(*http.Transport); ok {
 		transport.MaxIdleConnsPerHost = parallelFetches
 	}
+}
+
+// forgetManifest frees what a source of the library keeps of the image that it was opened for: 2,000 manifests of 50
+// layers take 17 MB. The library has no option for it (dockerImageSource in docker/docker_image_src.go), and would
+// fetch the manifest again; should its fields change, it keeps them.
+func forgetManifest(src imgtypes.ImageSource) {
+	if manifest := hidden[[]byte](src, "cachedManifest"); manifest != nil {
+		*manifest = nil
+	}
+}
+
+// hidden returns a field of a struct behind pointers, by the names of fields on the way there; nil if there is no such
+// field of type T.
+func hidden[T any](v any, fields ...string) *T {
+	at := reflect.ValueOf(v)
+	for _, field := range fields {
+		if at = reflect.Indirect(at); at.Kind() != reflect.Struct {
+			return nil
+		}
+		at = at.FieldByName(field)
+	}
+	if !at.IsValid() || at.Type() != reflect.TypeFor[T]() || !at.CanAddr() {
+		return nil
+	}
+	return (*T)(at.Addr().UnsafePointer())
 }
 
 // imageSource is an image source of containers/image that verifies what it returns by its
@@ -290,12 +316,16 @@ func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) 
 func (s *imageSource) fetchManifest(
 	ctx context.Context, instance *digest.Digest,
 ) (content []byte, mediaType string, err error) {
-	if s.remote != nil && instance != nil && *instance == s.remote.first {
+	first := s.remote != nil && instance != nil && *instance == s.remote.first
+	if first {
 		instance = nil
 	}
 	err = s.wait.request(ctx, func(ctx context.Context) (err error) {
 		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
 		return err
 	})
+	if first && err == nil {
+		forgetManifest(s.ImageSource)
+	}
 	return content, mediaType, err
 }
