@@ -7,6 +7,9 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
+// defaultLevel is the level of libzstd whose size of blocks this package comes near, with other means.
+const defaultLevel = 3
+
 // MaxWindow is the largest window of a zstd frame, in bytes: that of zstd(1), unless it is called
 // with --long=28 or more. A reader allocates as much.
 const MaxWindow = 128 << 20

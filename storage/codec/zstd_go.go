@@ -14,12 +14,8 @@ import (
 // largestBlock is the size of the largest block of a squashfs, in bytes.
 const largestBlock = 1 << 20
 
-// Levels of libzstd from which on storage/zstd compresses: the library takes longer for the first, and makes larger
-// blocks for the second.
-const (
-	defaultLevel = 3
-	bestLevel    = 10
-)
+// bestLevel is the level from which on storage/zstd makes smaller blocks than klauspost/compress.
+const bestLevel = 10
 
 // fastBlock compresses with klauspost/compress.
 type fastBlock struct{ enc *zstd.Encoder }

@@ -200,7 +200,7 @@ func TestPackVersion(t *testing.T) {
 		squashfs.Zstd: "3ada247d2c452301", squashfs.Gzip: "e743b2ebc3d23c5a", squashfs.None: "36db48c006c15cbb",
 	} {
 		t.Run(string(compression), func(t *testing.T) {
-			if compression == squashfs.Zstd && strings.HasPrefix(codec.ZstdID(), "zstd-native-") {
+			if compression == squashfs.Zstd && strings.HasPrefix(codec.ZstdID(), "zstd-native") {
 				return // its Encoding has the version of libzstd
 			}
 			content := pack(t, squashfs.Options{Compression: compression}, func(p *squashfs.Packer, root *squashfs.Inode) {
