@@ -199,14 +199,15 @@ page:
 		package/files/open-sans-latin-400-normal.woff2 && mv LICENSE open-sans.LICENSE && \
 		mv files/open-sans-latin-400-normal.woff2 open-sans.woff2 && rmdir files && rm fontsource-open-sans-$(OPENSANS).tgz
 
-# pinbox beside skopeo and mksquashfs, beside podman, and beside the least that it
+# pinbox, and its native build, beside skopeo and mksquashfs, beside podman, and beside the least that it
 # can cost, on a corpus of Debian packages and on one shaped as an OpenShift
 # release; how fast a store is read; then the parts. The corpora, 6 GB, are made once. A regression shows in
 # less than two minutes too, once its corpora are made: BENCHFLAGS=-quick make bench
-bench: bench-deps build
+bench: deps bench-deps build
+	CGO_ENABLED=1 $(GOBUILD) $(NATIVE) -o bin/pinbox-native ./cmd/pinbox
 	$(if $(findstring -quick,$(BENCHFLAGS)),,$(MAKE) -C fixtures/peers ../../bin/peers/tar-diff)
 	$(MAKE) -C fixtures/peers ../../bin/peers/slowdisk
-	go run ./fixtures/bench $(BENCHFLAGS)
+	go run ./fixtures/bench -native bin/pinbox-native $(BENCHFLAGS)
 	$(MAKE) $(if $(findstring -quick,$(BENCHFLAGS)),bench-attach,bench-parts)
 
 # An ISO of a store of 5 GiB beside cp; the lock of a release of 190 components; 1,000 and

@@ -124,8 +124,8 @@ func (s *sources) open(ctx context.Context, img pinset.Image) (*imageSource, err
 	return nil, err
 }
 
-// forget frees the source of a repository from which nothing more is expected: it takes 15 KB. Whoever opens an image of
-// it has another one, which fetches the manifest again.
+// forget frees the source of a repository from which nothing more is expected: it takes 15 KB. Whoever opens an image
+// of it has another one, which fetches the manifest again.
 func (s *sources) forget(repository string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

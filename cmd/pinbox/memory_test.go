@@ -60,8 +60,8 @@ func TestMemoryOfImages(t *testing.T) {
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakOf runs a program, and returns its largest resident memory in bytes. That of getrusage(2) is at least the memory of
-// the process that starts it.
+// peakOf runs a program, and returns its largest resident memory in bytes. That of getrusage(2) is at least the memory
+// of the process that starts it.
 func peakOf(t *testing.T, cmd *exec.Cmd) (peak int64) {
 	t.Helper()
 	if err := cmd.Start(); err != nil {
