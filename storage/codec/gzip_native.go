@@ -8,9 +8,7 @@ package codec
 #cgo nocallback pinbox_inflate
 #include <stdlib.h>
 #include <isa-l/igzip_lib.h>
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
+#include "clean.h"
 
 typedef struct {
 	struct inflate_state state;
@@ -33,19 +31,6 @@ static pinbox_inflater *pinbox_inflate_new(void)
 	}
 	return f;
 }
-
-// clean clears the upper halves of the vector registers, in which isal_inflate leaves something. On some processors
-// (seen on Intel's model 167) the older vector instructions then wait for them, and Go's SHA-256 consists of those.
-#ifdef __x86_64__
-__attribute__((target("avx"))) static void clean_avx(void) { _mm256_zeroupper(); }
-static void clean(void)
-{
-	if (__builtin_cpu_supports("avx"))
-		clean_avx();
-}
-#else
-static void clean(void) {}
-#endif
 
 // in and out are only used during the call.
 static void pinbox_inflate(pinbox_inflater *f, void *in, uint32_t in_len, void *out, uint32_t out_len)

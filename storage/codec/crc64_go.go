@@ -1,0 +1,5 @@
+//go:build !native || !cgo
+
+package codec
+
+func foldLong(sum uint64, p []byte) (uint64, []byte) { return foldISO(sum, p) }
