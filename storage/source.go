@@ -28,6 +28,8 @@ type remoteSource struct {
 	// manifests that were fetched when it was opened.
 	manifests map[string]document
 	ranges    rangeSupport
+	// loading is held while the library reads and forgets the manifest of first: it has no lock for that.
+	loading sync.Mutex
 
 	mu    sync.Mutex
 	users int
@@ -319,6 +321,8 @@ func (s *imageSource) fetchManifest(
 	first := s.remote != nil && instance != nil && *instance == s.remote.first
 	if first {
 		instance = nil
+		s.remote.loading.Lock()
+		defer s.remote.loading.Unlock()
 	}
 	err = s.wait.request(ctx, func(ctx context.Context) (err error) {
 		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
