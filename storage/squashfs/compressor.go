@@ -17,6 +17,7 @@ type Compressor struct {
 	blocks sync.Pool
 	wg     sync.WaitGroup
 	cache  *BlockCache
+	keyed  *keyedSums
 	// Of packs that are complete, for the next ones: most layers are smaller than these.
 	buffers, encoders sync.Pool
 }
@@ -43,7 +44,7 @@ func NewCompressor(opts Options) (*Compressor, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Compressor{opts: opts, work: make(chan *block, opts.Workers)}
+	c := &Compressor{opts: opts, work: make(chan *block, opts.Workers), keyed: newKeyedSums()}
 	c.blocks.New = func() any {
 		return &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
 	}

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
-	"hash"
+	"hash/maphash"
 	"io"
 )
 
@@ -74,6 +74,7 @@ type tailSum [16]byte
 type extent struct {
 	start, size uint64 // bytes
 	sum         sum
+	keyed       uint64 // see keyedSums; 0 if it is unknown
 }
 
 // tails finds short contents of a pack by their sums. A record is the sum, the fragment block and the offset.
@@ -105,7 +106,7 @@ func (s tailSum) hash() uint32 { return binary.LittleEndian.Uint32(s[:]) }
 // fragment, as in mksquashfs.
 func (p *Packer) Content(r io.Reader) (*Content, error) {
 	c := &Content{fragment: noFragment, in: p.pack}
-	m := measuring{p: p, c: c, sum: sha256.New()}
+	var m *measuring
 	for {
 		b := p.pipe.get()
 		n, last, err := fill(r, b.raw)
@@ -121,6 +122,9 @@ func (p *Packer) Content(r io.Reader) (*Content, error) {
 				return c, p.pipe.failure()
 			}
 			return c, p.addTail(c, b)
+		}
+		if m == nil {
+			m = &measuring{p: p, c: c}
 		}
 		placed := m.block
 		if last {
@@ -151,10 +155,9 @@ func fill(r io.Reader, p []byte) (n int, last bool, err error) {
 // measuring records the extent of a content as the pipeline writes it. It sums the
 // compressed blocks, about a third of the data, since equal contents become equal blocks.
 type measuring struct {
-	p   *Packer
-	c   *Content
-	sum hash.Hash
-	e   extent
+	p *Packer
+	c *Content
+	e extent
 }
 
 // block is called in the order of the blocks.
@@ -166,9 +169,12 @@ func (m *measuring) block(b *block, start uint64) {
 	}
 	if m.c.start == 0 {
 		m.c.start, m.e.start = start, start
+		m.p.sum.Reset()
+		m.p.keyed.Reset()
 	}
 	m.e.size += uint64(len(b.packed))
-	m.sum.Write(b.packed)
+	m.p.sum.Write(b.packed)
+	_, _ = m.p.keyed.Write(b.packed) // it never fails
 }
 
 // last ends the extent. The last block may be empty.
@@ -177,7 +183,8 @@ func (m *measuring) last(b *block, start uint64) {
 		m.block(b, start)
 	}
 	if m.c.start > 0 { // not all zeros
-		m.sum.Sum(m.e.sum[:0])
+		m.p.sum.Sum(m.e.sum[:0])
+		m.e.keyed = m.p.keyed.Sum64()
 		m.p.extents = append(m.p.extents, m.e)
 	}
 }
@@ -224,6 +231,7 @@ func (p *Packer) flushTail() error {
 		p.fragments = append(p.fragments, fragment{Start: start, Word: b.word})
 		p.extents = append(p.extents, extent{
 			start: start, size: uint64(len(b.packed)), sum: sha256.Sum256(b.packed),
+			keyed: maphash.Bytes(p.compressor.keyed.seed, b.packed),
 		})
 	})
 }

@@ -157,10 +157,10 @@ func (cp *Copier) move(contents []*Content) {
 // copyRaw adds a range of a file to the image.
 func (w *Writer) copyRaw(file File, from, size int64) {
 	w.pos += uint64(size)
-	r := w.runOf(file)
+	r := w.runOf(file, nil)
 	if n := len(r.parts) - 1; n >= 0 && r.parts[n].from+r.parts[n].size == from {
 		r.parts[n].size += size
 		return
 	}
-	r.parts = append(r.parts, part{from: from, size: size, raw: true})
+	r.parts = append(r.parts, part{from: from, size: size})
 }

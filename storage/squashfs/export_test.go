@@ -101,3 +101,13 @@ func FragmentSizes(r *Reader) (sizes []int, err error) {
 
 // Skip leaves a gap of so many bytes before the first pack of an image.
 func Skip(w *Writer, gap uint64) { w.pos += gap }
+
+// KeyedExtents counts the extents of a pack that have a keyed sum.
+func KeyedExtents(p *Pack) (n int) {
+	for _, e := range p.extents {
+		if e.keyed != 0 {
+			n++
+		}
+	}
+	return n
+}

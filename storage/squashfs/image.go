@@ -1,9 +1,12 @@
 package squashfs
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 )
 
@@ -12,6 +15,7 @@ const copySize = 1 << 20 // bytes that are read at a time
 // run is the parts that an image has of one file.
 type run struct {
 	file  File
+	keys  *keyedSums // of the parts that have keyed sums
 	parts []part
 }
 
@@ -19,8 +23,27 @@ type run struct {
 type part struct {
 	pad        int64
 	from, size int64
-	sum        sum
-	raw        bool // of an image, which has no digests of its blocks
+	kind       sumKind
+	sum        sum // only 8 bytes of it, if it is keyed
+}
+
+// sumKind says by what a part is checked when it is copied.
+type sumKind uint8
+
+const (
+	unsummed sumKind = iota // a part of an image, which has no digests of its blocks
+	bySHA256
+	byKey // see keyedSums; in the order of bytes of maphash.Hash.Sum
+)
+
+// part is all of an extent.
+func (in *packData) part(e extent) part {
+	p := part{from: int64(in.base + e.start), size: int64(e.size), kind: bySHA256, sum: e.sum}
+	if e.keyed != 0 {
+		p.kind, p.sum = byKey, sum{}
+		binary.LittleEndian.PutUint64(p.sum[:], e.keyed)
+	}
+	return p
 }
 
 // Damage is the error of a pack or an image that is damaged: ErrDamaged, with its file.
@@ -59,8 +82,10 @@ func (w *Writer) AddPack(p *Pack) {
 		w.pos += pad
 		w.starts[e.sum], p.moved[n] = w.pos, w.pos
 		w.pos += e.size
-		r := w.runOf(p.file)
-		r.parts = append(r.parts, part{pad: int64(pad), from: int64(p.base + e.start), size: int64(e.size), sum: e.sum})
+		next := p.part(e)
+		next.pad = int64(pad)
+		r := w.runOf(p.file, p.keys)
+		r.parts = append(r.parts, next)
 		end = e.start + e.size
 		taken = end
 	}
@@ -69,10 +94,10 @@ func (w *Writer) AddPack(p *Pack) {
 	}
 }
 
-// runOf returns the last run, if it is of the file, or starts one.
-func (w *Writer) runOf(file File) *run {
-	if n := len(w.runs) - 1; n < 0 || w.runs[n].file != file {
-		w.runs = append(w.runs, run{file: file})
+// runOf returns the last run, if it is of the file and has these keys, or starts one.
+func (w *Writer) runOf(file File, keys *keyedSums) *run {
+	if n := len(w.runs) - 1; n < 0 || w.runs[n].file != file || w.runs[n].keys != keys {
+		w.runs = append(w.runs, run{file: file, keys: keys})
 	}
 	return &w.runs[len(w.runs)-1]
 }
@@ -174,7 +199,7 @@ func (i *Image) copyTo(w io.Writer) error {
 	}
 	for n, r := range i.runs {
 		for _, p := range r.parts {
-			if err := p.copy(w, lastReader{r.file}, buf); err != nil {
+			if err := p.copy(w, lastReader{r.file}, r.keys, buf); err != nil {
 				if errors.Is(err, ErrDamaged) {
 					err = &Damage{File: r.file, cause: err}
 				}
@@ -188,21 +213,21 @@ func (i *Image) copyTo(w io.Writer) error {
 	return nil
 }
 
-// copy writes the part, and compares it with its digest if it has one. A CRC would not do: the pack of
+// copy writes the part, and compares it with its sum if it has one. A CRC would not do: the pack of
 // another layer could be made to match it.
-func (p part) copy(w io.Writer, r io.ReaderAt, buf []byte) error {
+func (p part) copy(w io.Writer, r io.ReaderAt, keys *keyedSums, buf []byte) error {
 	if p.pad > 0 {
 		if _, err := w.Write(make([]byte, p.pad)); err != nil {
 			return err
 		}
 	}
-	check := sha256.New()
+	check := p.hash(keys)
 	for at, left := p.from, p.size; left > 0; {
 		b := buf[:min(int64(len(buf)), left)]
 		if n, err := r.ReadAt(b, at); n < len(b) {
 			return fmt.Errorf("%w: %d bytes at %d cannot be read: %w", ErrDamaged, len(b), at, err)
 		}
-		if !p.raw {
+		if check != nil {
 			check.Write(b)
 		}
 		if _, err := w.Write(b); err != nil {
@@ -210,8 +235,19 @@ func (p part) copy(w io.Writer, r io.ReaderAt, buf []byte) error {
 		}
 		at, left = at+int64(len(b)), left-int64(len(b))
 	}
-	if !p.raw && sum(check.Sum(nil)) != p.sum {
-		return fmt.Errorf("%w: %d bytes at %d have another SHA-256", ErrDamaged, p.size, p.from)
+	if check != nil && !bytes.HasPrefix(p.sum[:], check.Sum(nil)) {
+		return fmt.Errorf("%w: %d bytes at %d are not those that were written", ErrDamaged, p.size, p.from)
+	}
+	return nil
+}
+
+// hash starts the sum by which the part is checked; nil if it has none.
+func (p part) hash(keys *keyedSums) hash.Hash {
+	switch p.kind {
+	case bySHA256:
+		return sha256.New()
+	case byKey:
+		return keys.hash()
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash"
+	"hash/maphash"
 	"io"
 
 	"github.com/klauspost/compress/zstd"
@@ -39,11 +41,16 @@ type Packer struct {
 	// Written by the pipeline until it is closed.
 	fragments []fragment
 	extents   []extent
+	// Of the extent that it is writing.
+	sum   hash.Hash
+	keyed *maphash.Hash
 }
 
 // NewPacker starts a pack on out. The caller ends it with Close or Abort.
 func (c *Compressor) NewPacker(out io.Writer) *Packer {
-	p := &Packer{compressor: c, pipe: newPipeline(out, c), pack: &packData{}}
+	p := &Packer{
+		compressor: c, pipe: newPipeline(out, c), pack: &packData{}, sum: sha256.New(), keyed: c.keyed.hash(),
+	}
 	p.short.tmp = c.opts.Tmp
 	p.pipe.append([]byte(packMark))
 	return p
@@ -78,6 +85,9 @@ func (p *Packer) Close(root *Inode, note []byte) error {
 		return err
 	}
 	p.compressor.encoders.Put(zip)
+	if p.pipe.pos >= leastKeyed {
+		p.compressor.keyed.add([sha256.Size]byte(sum.Sum(nil)), p.extents)
+	}
 	foot := binary.LittleEndian.AppendUint64(nil, start)
 	foot = binary.LittleEndian.AppendUint64(foot, p.pipe.pos-start)
 	p.pipe.append(sum.Sum(foot))
@@ -98,7 +108,7 @@ func (p *Packer) Reopen(file File) (*Pack, error) {
 	if err := p.pipe.failure(); err != nil {
 		return nil, err
 	}
-	p.pack.file, p.pack.fragments, p.pack.extents = file, p.fragments, p.extents
+	p.pack.file, p.pack.fragments, p.pack.extents, p.pack.keys = file, p.fragments, p.extents, p.compressor.keyed
 	return &Pack{packData: p.pack}, p.pipe.flush()
 }
 
@@ -121,43 +131,46 @@ type Pack struct {
 // OpenPack reads the index of a pack of size bytes, and verifies it. The error is a *Damage. The
 // blocks are verified when an image is written.
 func (c *Compressor) OpenPack(file File, size int64) (*Pack, error) {
-	pack, err := readPack(file, size, c.opts.Tmp)
+	pack, index, err := readPack(file, size, c.opts.Tmp)
 	if err != nil {
 		return nil, &Damage{File: file, cause: fmt.Errorf("%w: %w", ErrDamaged, err)}
 	}
-	pack.file = file
+	pack.file, pack.keys = file, c.keyed
+	c.keyed.take(index, pack.extents)
 	return pack, nil
 }
 
-func readPack(r io.ReaderAt, size int64, tmp string) (*Pack, error) {
+// readPack returns also the digest of the index.
+func readPack(r io.ReaderAt, size int64, tmp string) (p *Pack, index [sha256.Size]byte, err error) {
 	if size < int64(packHead+packFoot) {
-		return nil, fmt.Errorf("%d bytes, too few for a pack", size)
+		return nil, index, fmt.Errorf("%d bytes, too few for a pack", size)
 	}
 	head, foot := make([]byte, packHead), make([]byte, packFoot)
 	if _, err := r.ReadAt(head, 0); err != nil {
-		return nil, err
+		return nil, index, err
 	}
 	if _, err := r.ReadAt(foot, size-int64(packFoot)); err != nil {
-		return nil, err
+		return nil, index, err
 	}
 	start, length := binary.LittleEndian.Uint64(foot), binary.LittleEndian.Uint64(foot[8:])
 	if string(head) != packMark || start < uint64(packHead) || start > uint64(size) ||
 		length != uint64(size)-start-uint64(packFoot) {
-		return nil, errors.New("not a pack of version " + PackVersion)
+		return nil, index, errors.New("not a pack of version " + PackVersion)
 	}
 	packed := make([]byte, length)
 	if _, err := r.ReadAt(packed, int64(start)); err != nil {
-		return nil, err
+		return nil, index, err
 	}
-	if sha256.Sum256(packed) != [sha256.Size]byte(foot[16:]) {
-		return nil, errors.New("the index has another SHA-256")
+	if index = sha256.Sum256(packed); index != [sha256.Size]byte(foot[16:]) {
+		return nil, index, errors.New("the index has another SHA-256")
 	}
 	unzip, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
-		return nil, err
+		return nil, index, err
 	}
 	defer unzip.Close()
-	return decodeIndex(unzip, tmp)
+	p, err = decodeIndex(unzip, tmp)
+	return p, index, err
 }
 
 // Damaged returns the error of a pack whose content is not the one that its caller wants: a *Damage.
@@ -171,8 +184,7 @@ func (p *Pack) File() File { return p.file }
 // Check reads the blocks and compares them with their digests. The error is ErrDamaged.
 func (p *Pack) Check() error {
 	for _, e := range p.extents {
-		if err := (part{from: int64(p.base + e.start), size: int64(e.size), sum: e.sum}).copy(io.Discard, p.file,
-			make([]byte, min(copySize, e.size))); err != nil {
+		if err := p.part(e).copy(io.Discard, p.file, p.keys, make([]byte, min(copySize, e.size))); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ type packData struct {
 	base      uint64 // where the pack starts in the file, in bytes
 	fragments []fragment
 	extents   []extent // in the order of the file
+	keys      *keyedSums
 
 	// Of Writer.AddPack: where the extents are in the image, and the number of the first fragment.
 	moved    []uint64

@@ -36,18 +36,19 @@ func (e *encoder) flush(least int) {
 	}
 }
 
+// encodeIndex also drops the extents that no file below root uses.
 func encodeIndex(w io.Writer, p *Packer, root *Inode, note []byte) error {
 	used := map[uint64]bool{}
 	countNames(root, func(c *Content) { used[c.start] = true })
 	for _, f := range p.fragments {
 		used[f.Start] = true
 	}
-	extents := slices.DeleteFunc(slices.Clone(p.extents), func(x extent) bool { return !used[x.start] })
+	p.extents = slices.DeleteFunc(p.extents, func(x extent) bool { return !used[x.start] })
 	e := encoder{w: w}
 	e.string(string(note))
-	e.uint(uint64(len(extents)))
+	e.uint(uint64(len(p.extents)))
 	end := uint64(packHead)
-	for _, x := range extents {
+	for _, x := range p.extents {
 		e.uint(x.start - end)
 		e.uint(x.size)
 		e.string(string(x.sum[:]))
