@@ -32,7 +32,7 @@ type plan struct {
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
-	packing  *squashfs.Compressor // of early fetches; nil without
+	packing  *squashfs.Compressor // of early fetches and then of the store; nil without early fetches
 	warnings []string             // of material and client
 }
 

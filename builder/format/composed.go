@@ -44,15 +44,17 @@ type composed struct {
 }
 
 func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ *composed, err error) {
-	c := &composed{opts: o}
+	c := &composed{opts: o, compressor: o.Compressor}
 	o.Packing.Tmp = o.Dir
 	defer func() {
 		if err != nil {
 			_ = c.Abort() // it is always nil
 		}
 	}()
-	if c.compressor, err = squashfs.NewCompressor(o.Packing); err != nil {
-		return nil, err
+	if c.compressor == nil {
+		if c.compressor, err = squashfs.NewCompressor(o.Packing); err != nil {
+			return nil, err
+		}
 	}
 	if c.out, err = open(c.compressor); err != nil {
 		return nil, err
@@ -219,7 +221,7 @@ func (c *composed) Abort() error {
 	if c.out != nil {
 		c.out.Abort()
 	}
-	if c.compressor != nil {
+	if c.compressor != nil && c.opts.Compressor == nil {
 		c.compressor.Close()
 	}
 	return nil

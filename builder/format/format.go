@@ -98,6 +98,8 @@ type Options struct {
 	ModTime time.Time
 	// Packing says how layers are packed.
 	Packing squashfs.Options
+	// Compressor of these options that packs layers already, which the caller closes; nil to start one.
+	Compressor *squashfs.Compressor
 	// Cache keeps packs; the zero value keeps nothing.
 	Cache cache.Cache
 	// Program is the pinbox-node that will be added; nil for none.

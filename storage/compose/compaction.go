@@ -132,7 +132,7 @@ func (c *Compaction) parentsFirst(ids []string, kept map[string]bool) []string {
 // mergeImages adds the images of all stores.
 func (c *Compaction) mergeImages(keep Filter) error {
 	names := map[string][]string{}
-	records := make([][]*ImageRecord, len(c.stores))
+	records := make([][]layout.Image, len(c.stores))
 	for n, store := range c.stores {
 		var err error
 		if records[n], err = readImages(store); err != nil {
@@ -175,11 +175,11 @@ func readLayers(store *squashfs.Reader) (records []layout.Layer, err error) {
 }
 
 // readImages reads images.json in the same way.
-func readImages(store *squashfs.Reader) (records []*ImageRecord, err error) {
+func readImages(store *squashfs.Reader) (records []layout.Image, err error) {
 	documents := layout.Open(store)
 	documents.Strict = true
 	err = documents.Images(func(i layout.Image) error {
-		records = append(records, &ImageRecord{Image: i})
+		records = append(records, i)
 		return nil
 	})
 	return records, foreign(err)

@@ -65,6 +65,14 @@ func (d *Documents) Close() {
 	}
 }
 
+// Size returns the size of the content in bytes.
+func (d Document) Size() int {
+	if d.in == nil {
+		return len(d.held)
+	}
+	return d.size
+}
+
 // Read returns the content.
 func (d Document) Read() ([]byte, error) {
 	if d.in == nil {

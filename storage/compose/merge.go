@@ -16,8 +16,9 @@ import (
 
 // merge adds an image of another store with its documents. As in Add, existing documents stay, and
 // a signed manifest is preferred.
-func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
-	if err := from.load(store); err != nil {
+func (all Images) merge(record layout.Image, store *squashfs.Reader) error {
+	from, err := load(record, store)
+	if err != nil {
 		return err
 	}
 	signatures, err := from.split()
@@ -32,13 +33,14 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 		all[from.ID] = rec
 	}
 	rec.Names = append(rec.Names, from.Names...)
-	for _, key := range from.BigDataNames {
-		if key != "signatures" && !strings.HasPrefix(key, "signature-") { // seal writes them again
-			rec.set(key, from.data[key].held, from.data[key])
+	for _, d := range from.BigData {
+		if d.Key != "signatures" && !strings.HasPrefix(d.Key, "signature-") { // seal writes them again
+			rec.set(d)
 		}
 	}
 	if len(signatures[from.Digest]) > 0 && len(rec.signatures[rec.Digest]) == 0 {
-		rec.prefer(from.data["manifest"].held, from.data["manifest"])
+		own, _ := from.find(layout.ManifestData)
+		rec.prefer(own.Document, from.Digest)
 	}
 	for _, manifest := range slices.Sorted(maps.Keys(signatures)) {
 		rec.sign(manifest, signatures[manifest])
@@ -46,20 +48,21 @@ func (all Images) merge(from *ImageRecord, store *squashfs.Reader) error {
 	return nil
 }
 
-// load reads the image's documents.
-func (r *ImageRecord) load(store *squashfs.Reader) error {
-	r.data = map[string]Document{}
-	for _, key := range r.BigDataNames {
-		content, err := audit.Document(store, r.Image, key)
+// load reads the documents of an image.
+func load(image layout.Image, store *squashfs.Reader) (*ImageRecord, error) {
+	r := &ImageRecord{Image: image}
+	for _, key := range image.BigDataNames {
+		content, err := audit.Document(store, image, key)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		r.data[key] = Document{held: content}
+		r.set(BigData{Document{held: content}, key, image.BigDataDigests[key]})
 	}
-	if r.BigDataDigests["manifest"] != r.Digest || r.BigDataDigests[r.configKey()].String() != r.configKey() {
-		return fmt.Errorf("%w: its manifest or configuration belongs to another image", ErrForeignStore)
+	if image.BigDataDigests[layout.ManifestData] != r.Digest ||
+		image.BigDataDigests[r.configKey()].String() != r.configKey() {
+		return nil, fmt.Errorf("%w: its manifest or configuration belongs to another image", ErrForeignStore)
 	}
-	return nil
+	return r, nil
 }
 
 // configKey is the key of the configuration, whose digest is the ID of the image.
@@ -78,7 +81,8 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 		if err := manifest.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
 		}
-		rest := r.data[layout.SignatureKey(manifest)].held
+		all, _ := r.find(layout.SignatureKey(manifest))
+		rest := all.held
 		for _, size := range each {
 			if size < 0 || size > len(rest) {
 				return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)
@@ -94,11 +98,12 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 func (all Images) layers() (map[string]bool, error) {
 	needed := map[string]bool{}
 	for id, rec := range all {
-		config, err := rec.Data(rec.configKey())
+		config, _ := rec.find(rec.configKey())
+		content, err := config.Read()
 		if err != nil {
 			return nil, fmt.Errorf("image %s: %w", id, err)
 		}
-		chain, err := audit.Chain(config)
+		chain, err := audit.Chain(content)
 		if err != nil {
 			return nil, fmt.Errorf("image %s: %w", id, foreign(err))
 		}

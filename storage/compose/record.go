@@ -11,13 +11,32 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// ImageRecord is an entry of images.json with the documents of the image: its manifests,
-// configuration and signatures.
+// ImageRecord is what becomes an entry of images.json, and the documents of the image: its manifests, configuration and
+// signatures. The lists of these in the entry are made by Entry: their maps would take 1 KB for each image.
 type ImageRecord struct {
 	layout.Image
 
-	data       map[string]Document
+	// BigData has the documents, as in the entry, each key once.
+	BigData    []BigData
 	signatures map[digest.Digest][][]byte
+}
+
+// BigData is a document of an image.
+type BigData struct {
+	Document
+	Key    string
+	Digest digest.Digest
+}
+
+// Entry returns the entry of images.json.
+func (r *ImageRecord) Entry() layout.Image {
+	entry := r.Image
+	entry.BigDataSizes, entry.BigDataDigests = map[string]int64{}, map[string]digest.Digest{}
+	for _, d := range r.BigData {
+		entry.BigDataNames = append(entry.BigDataNames, d.Key)
+		entry.BigDataSizes[d.Key], entry.BigDataDigests[d.Key] = int64(d.Size()), d.Digest
+	}
+	return entry
 }
 
 // Images are the records of the images of a store by their IDs.
@@ -37,10 +56,11 @@ func (all Images) Add(img Image, kept *Documents) {
 		rec.keep(layout.ManifestKey(digest.FromBytes(img.Index)), img.Index, kept)
 	}
 	rec.keep(layout.ManifestKey(manifest), img.Manifest, kept)
-	rec.set("manifest", img.Manifest, rec.data[layout.ManifestKey(manifest)])
+	own, _ := rec.find(layout.ManifestKey(manifest))
+	rec.set(BigData{own.Document, layout.ManifestData, manifest})
 	if len(img.Signatures) > 0 {
 		if len(rec.signatures[rec.Digest]) == 0 { // a policy checks the signatures of this manifest only
-			rec.prefer(img.Manifest, rec.data[layout.ManifestKey(manifest)])
+			rec.prefer(own.Document, manifest)
 		}
 		rec.sign(manifest, img.Signatures)
 	}
@@ -62,28 +82,31 @@ func (all Images) Records() ([]*ImageRecord, error) {
 	return list, nil
 }
 
-// Data returns the document with a key of BigDataNames.
-func (r *ImageRecord) Data(key string) ([]byte, error) { return r.data[key].Read() }
+// find returns the document with a key.
+func (r *ImageRecord) find(key string) (BigData, bool) {
+	if n := r.index(key); n >= 0 {
+		return r.BigData[n], true
+	}
+	return BigData{}, false
+}
+
+// index returns where the document with a key is; -1 if there is none.
+func (r *ImageRecord) index(key string) int {
+	return slices.IndexFunc(r.BigData, func(d BigData) bool { return d.Key == key })
+}
 
 // keep is set of a document that it keeps, unless there is one with the key.
 func (r *ImageRecord) keep(key string, value []byte, kept *Documents) {
-	if _, ok := r.data[key]; !ok {
-		r.set(key, value, kept.Keep(value))
+	if r.index(key) < 0 {
+		r.set(BigData{kept.Keep(value), key, digest.FromBytes(value)})
 	}
 }
 
-// set adds a document of the image, unless there is one with the key. doc has the value.
-func (r *ImageRecord) set(key string, value []byte, doc Document) {
-	if r.data == nil {
-		r.data = map[string]Document{}
-		r.BigDataSizes, r.BigDataDigests = map[string]int64{}, map[string]digest.Digest{}
+// set adds a document of the image, unless there is one with the key.
+func (r *ImageRecord) set(d BigData) {
+	if r.index(d.Key) < 0 {
+		r.BigData = append(r.BigData, d)
 	}
-	if _, ok := r.data[key]; ok {
-		return
-	}
-	r.data[key] = doc
-	r.BigDataNames = append(r.BigDataNames, key)
-	r.BigDataSizes[key], r.BigDataDigests[key] = int64(len(value)), digest.FromBytes(value)
 }
 
 // SignatureSizes is the metadata of an image: the sizes in bytes of its signatures, which are
@@ -107,11 +130,9 @@ func (r *ImageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 	}
 }
 
-// prefer makes a manifest the image's own, whose signatures policies check. doc has it.
-func (r *ImageRecord) prefer(manifest []byte, doc Document) {
-	d := digest.FromBytes(manifest)
-	r.Digest, r.data["manifest"] = d, doc
-	r.BigDataSizes["manifest"], r.BigDataDigests["manifest"] = int64(len(manifest)), d
+// prefer makes a manifest the image's own, whose signatures policies check.
+func (r *ImageRecord) prefer(manifest Document, d digest.Digest) {
+	r.Digest, r.BigData[r.index(layout.ManifestData)] = d, BigData{manifest, layout.ManifestData, d}
 }
 
 // seal adds the documents and the metadata of the signatures.
@@ -122,10 +143,11 @@ func (r *ImageRecord) seal() error {
 			sizes.Each[manifest] = append(sizes.Each[manifest], len(s))
 		}
 		content := bytes.Join(r.signatures[manifest], nil)
-		r.set(layout.SignatureKey(manifest), content, Document{held: content})
+		sum := digest.FromBytes(content)
+		r.set(BigData{Document{held: content}, layout.SignatureKey(manifest), sum})
 		if manifest == r.Digest {
 			sizes.Image = sizes.Each[manifest]
-			r.set("signatures", content, Document{held: content})
+			r.set(BigData{Document{held: content}, "signatures", sum})
 		}
 	}
 	metadata, err := json.Marshal(sizes)

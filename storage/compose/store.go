@@ -290,12 +290,12 @@ func (s *Store) placeImages() error {
 	for _, rec := range images {
 		data := s.dir(0o700)
 		dir.Set(rec.ID, data)
-		for _, key := range rec.BigDataNames {
-			content, err := rec.Data(key)
+		for _, d := range rec.BigData {
+			content, err := d.Read()
 			if err != nil {
 				return err
 			}
-			if err := s.file(data, layout.DataFile(key), 0o600, bytes.NewReader(content)); err != nil {
+			if err := s.file(data, layout.DataFile(d.Key), 0o600, bytes.NewReader(content)); err != nil {
 				return err
 			}
 		}
@@ -306,7 +306,7 @@ func (s *Store) placeImages() error {
 	}
 	defer list.close()
 	for _, image := range images {
-		if err := list.add(image); err != nil {
+		if err := list.add(image.Entry()); err != nil {
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -23,20 +24,20 @@ const Text = "wants its password sent to"
 // getBearerTokenOAuth2 in docker/docker_client.go of containers/image). SystemContext.DockerProxy
 // is called with the URL of each request before the request is sent.
 type Realms struct {
-	endpoints map[string]endpoint // by HOST or HOST:PORT
-	mu        sync.Mutex
-	// asked are the registries whose /v2/ was requested, until their next request: what is requested
-	// between them may be a token.
-	asked map[string]endpoint
+	mu sync.Mutex
+	// endpoints are one for each host. There are few, and maps of them would take 1 KB for each repository.
+	endpoints []endpoint
 }
 
 // endpoint is a registry or a mirror. The zero value has no password.
 type endpoint struct {
-	host     string
+	host     string // HOST or HOST:PORT
 	insecure bool
 	// password is true if there are credentials for it, identity if they are an identity token: that
 	// is sent in the body of a POST.
 	password, identity bool
+	// asked is true if its /v2/ was requested, until its next request: what is requested between them may be a token.
+	asked bool
 }
 
 // Of returns the realms for an image with its mirrors.
@@ -56,7 +57,7 @@ func Of(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*Realms, erro
 		return nil, err
 	}
 	unverified := sys.DockerInsecureSkipTLSVerify == imgtypes.OptionalBoolTrue
-	r := &Realms{endpoints: map[string]endpoint{}, asked: map[string]endpoint{}}
+	r := &Realms{}
 	for _, s := range sources {
 		secret, err := dockerconfig.GetCredentialsForRef(sys, s.Reference)
 		if err != nil {
@@ -69,13 +70,29 @@ func Of(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*Realms, erro
 		if e.host == "docker.io" {
 			e.host = "registry-1.docker.io" // as newDockerClient does
 		}
-		if other, ok := r.endpoints[e.host]; ok { // of another repository
-			e.insecure = e.insecure && other.insecure
-			e.password, e.identity = e.password || other.password, e.identity || other.identity
-		}
-		r.endpoints[e.host] = e
+		r.add(e)
 	}
 	return r, nil
+}
+
+// add adds an endpoint. If its host is there, it is that of another repository.
+func (r *Realms) add(e endpoint) {
+	other := r.of(e.host)
+	if other == nil {
+		r.endpoints = append(r.endpoints, e)
+		return
+	}
+	other.insecure = other.insecure && e.insecure
+	other.password, other.identity = other.password || e.password, other.identity || e.identity
+}
+
+// of returns the endpoint of a host; nil if there is none.
+func (r *Realms) of(host string) *endpoint {
+	n := slices.IndexFunc(r.endpoints, func(e endpoint) bool { return e.host == host })
+	if n < 0 {
+		return nil
+	}
+	return &r.endpoints[n]
 }
 
 // Proxy is a SystemContext.DockerProxy. Without it, the library takes the same proxies of the environment.
@@ -89,15 +106,12 @@ func (r *Realms) Proxy(u *url.URL) (*url.URL, error) {
 func (r *Realms) check(u *url.URL) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e, ok := r.endpoints[u.Host]; ok && strings.HasPrefix(u.Path, "/v2/") && e.mayHave(u) {
-		delete(r.asked, e.host)
-		if u.Path == "/v2/" {
-			r.asked[e.host] = e
-		}
+	if e := r.of(u.Host); e != nil && strings.HasPrefix(u.Path, "/v2/") && e.mayHave(u) {
+		e.asked = u.Path == "/v2/"
 		return nil
 	}
-	for _, e := range r.asked {
-		if !e.mayHave(u) {
+	for _, e := range r.endpoints {
+		if e.asked && !e.mayHave(u) {
 			return fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
 		}
 	}

@@ -153,13 +153,13 @@ func (s *Store) Close() error {
 	}
 	for _, rec := range records {
 		options := cstorage.ImageOptions{CreationDate: rec.Created, Digest: rec.Digest}
-		for _, key := range rec.BigDataNames {
-			content, err := rec.Data(key)
+		for _, d := range rec.BigData {
+			content, err := d.Read()
 			if err != nil {
 				return errors.Join(err, s.Abort())
 			}
 			options.BigData = append(options.BigData, cstorage.ImageBigDataOption{
-				Key: key, Data: content, Digest: rec.BigDataDigests[key],
+				Key: d.Key, Data: content, Digest: d.Digest,
 			})
 		}
 		if _, err := s.library.CreateImage(rec.ID, rec.Names, rec.TopLayer, rec.Metadata, &options); err != nil {

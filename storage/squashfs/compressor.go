@@ -45,9 +45,7 @@ func NewCompressor(opts Options) (*Compressor, error) {
 		return nil, err
 	}
 	c := &Compressor{opts: opts, work: make(chan *block, opts.Workers), keyed: newKeyedSums()}
-	c.blocks.New = func() any {
-		return &block{raw: make([]byte, opts.BlockSize), packed: make([]byte, 0, opts.BlockSize+512)}
-	}
+	c.blocks.New = func() any { return &block{raw: make([]byte, opts.BlockSize)} }
 	c.buffers.New = func() any { return bufio.NewWriterSize(nil, 64<<10) }
 	zeros := make([]byte, opts.BlockSize)
 	for range opts.Workers {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/pinbox/pinbox/storage/codec"
@@ -11,6 +12,9 @@ import (
 
 // uncompressedBlock marks the size word of a data block that is stored uncompressed.
 const uncompressedBlock = 1 << 24
+
+// packedRoom is by how much an encoder may enlarge a block, in bytes.
+const packedRoom = 512
 
 // block is a data block or fragment block in a pipeline.
 type block struct {
@@ -33,6 +37,7 @@ func (b *block) compress(c codec.Block, zeros []byte, cache *BlockCache) {
 			return
 		}
 	}
+	b.packed = slices.Grow(b.packed[:0], len(b.raw)+packedRoom)
 	packed, smaller := c.Compress(b.packed, b.raw)
 	if b.packed = packed; smaller {
 		b.word = uint32(len(packed))
