@@ -213,8 +213,8 @@ func (i *Image) copyTo(w io.Writer) error {
 	return nil
 }
 
-// copy writes the part, and compares it with its sum if it has one. A CRC would not do: the pack of
-// another layer could be made to match it.
+// copy writes the part, and compares it with its sum if it has one. For a pack of another process a CRC would
+// not do: the pack of another layer could be made to match it.
 func (p part) copy(w io.Writer, r io.ReaderAt, keys *keyedSums, buf []byte) error {
 	if p.pad > 0 {
 		if _, err := w.Write(make([]byte, p.pad)); err != nil {

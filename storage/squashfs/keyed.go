@@ -10,9 +10,10 @@ import (
 // 100,000 smaller ones, which have next to none of its bytes.
 const leastKeyed = 64 << 10
 
-// keyedSums are sums of the extents of packs that a Compressor has written, by the digests of their indexes. They have
-// a random key, so that no content can be made for them, and take a tenth of the time of SHA-256: they say that an
-// extent, whose SHA-256 is known from when it was written, is read back as it was. Packs of other processes have none.
+// keyedSums are sums of the extents of packs that a Compressor has written, by the digests of their indexes. They
+// take a tenth of the time of SHA-256, and say that a disk gives back what was written. They are no protection
+// from who changes a pack on purpose while it is being used: only the user of pinbox can write where packs are,
+// and who can, decides what nodes run. Packs of other processes have none.
 type keyedSums struct {
 	seed maphash.Seed
 
