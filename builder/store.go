@@ -104,8 +104,7 @@ func (w storeWriter) storeOptions() format.Options {
 	about := w.format().Describe()
 	o := format.Options{
 		Dir: w.dir, Name: about.File, ModTime: w.modTime(w.plan.Images), Packing: w.packing(),
-		Compressor: w.plan.packing,
-		Cache:      w.packs, CheckSize: w.checkStore, Hooks: w.Hooks, Program: w.program,
+		Compressor: w.plan.packing, Cache: w.packs, CheckSize: w.checkStore, Hooks: w.Hooks, Program: w.program,
 	}
 	if w.common != nil {
 		o.Name = about.Delta

@@ -33,11 +33,9 @@ func (all Images) merge(record layout.Image, store *squashfs.Reader) error {
 		all[from.ID] = rec
 	}
 	rec.Names = append(rec.Names, from.Names...)
-	for _, d := range from.BigData {
-		if d.Key != "signatures" && !strings.HasPrefix(d.Key, "signature-") { // seal writes them again
-			rec.set(d)
-		}
-	}
+	rec.addAll(slices.DeleteFunc(slices.Clone(from.BigData), func(d BigData) bool { // seal writes these again
+		return d.Key == "signatures" || strings.HasPrefix(d.Key, "signature-")
+	}))
 	if len(signatures[from.Digest]) > 0 && len(rec.signatures[rec.Digest]) == 0 {
 		own, _ := from.find(layout.ManifestData)
 		rec.prefer(own.Document, from.Digest)
@@ -56,7 +54,7 @@ func load(image layout.Image, store *squashfs.Reader) (*ImageRecord, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.set(BigData{Document{held: content}, key, image.BigDataDigests[key]})
+		r.BigData = append(r.BigData, BigData{Document{held: content}, key, image.BigDataDigests[key]})
 	}
 	if image.BigDataDigests[layout.ManifestData] != r.Digest ||
 		image.BigDataDigests[r.configKey()].String() != r.configKey() {
@@ -76,13 +74,15 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 	if err := json.Unmarshal([]byte(r.Metadata), &sizes); err != nil {
 		return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
 	}
-	signatures := map[digest.Digest][][]byte{}
+	held, signatures := map[string][]byte{}, map[digest.Digest][][]byte{}
+	for _, d := range r.BigData {
+		held[d.Key] = d.held
+	}
 	for manifest, each := range sizes.Each {
 		if err := manifest.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
 		}
-		all, _ := r.find(layout.SignatureKey(manifest))
-		rest := all.held
+		rest := held[layout.SignatureKey(manifest)]
 		for _, size := range each {
 			if size < 0 || size > len(rest) {
 				return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)

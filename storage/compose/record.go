@@ -109,6 +109,19 @@ func (r *ImageRecord) set(d BigData) {
 	}
 }
 
+// addAll is set of many documents: a store of somebody else may list 100,000 for one image.
+func (r *ImageRecord) addAll(documents []BigData) {
+	known := map[string]bool{}
+	for _, d := range r.BigData {
+		known[d.Key] = true
+	}
+	for _, d := range documents {
+		if !known[d.Key] {
+			known[d.Key], r.BigData = true, append(r.BigData, d)
+		}
+	}
+}
+
 // SignatureSizes is the metadata of an image: the sizes in bytes of its signatures, which are
 // concatenated in one document. It is the type storageImageMetadata there.
 type SignatureSizes struct {
@@ -138,17 +151,21 @@ func (r *ImageRecord) prefer(manifest Document, d digest.Digest) {
 // seal adds the documents and the metadata of the signatures.
 func (r *ImageRecord) seal() error {
 	sizes := SignatureSizes{Each: map[digest.Digest][]int{}}
+	var documents []BigData
 	for _, manifest := range slices.Sorted(maps.Keys(r.signatures)) {
 		for _, s := range r.signatures[manifest] {
 			sizes.Each[manifest] = append(sizes.Each[manifest], len(s))
 		}
 		content := bytes.Join(r.signatures[manifest], nil)
 		sum := digest.FromBytes(content)
-		r.set(BigData{Document{held: content}, layout.SignatureKey(manifest), sum})
+		documents = append(documents, BigData{Document{held: content}, layout.SignatureKey(manifest), sum})
 		if manifest == r.Digest {
 			sizes.Image = sizes.Each[manifest]
-			r.set(BigData{Document{held: content}, "signatures", sum})
+			documents = append(documents, BigData{Document{held: content}, "signatures", sum})
 		}
+	}
+	if len(documents) > 0 {
+		r.addAll(documents)
 	}
 	metadata, err := json.Marshal(sizes)
 	r.Metadata = string(metadata)
