@@ -1,8 +1,10 @@
 package builder_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -153,4 +155,27 @@ func TestLayersAreFetchedBeforeAllManifests(t *testing.T) {
 		return false
 	})
 	appliance.Build(t, options(t, sample.Set("worker", pins...)))
+}
+
+// What packs layers while images are resolved packs the others, too. A bug was that the store had workers and memory of
+// its own beside it, and checked the packs of the first ones once more.
+func TestLayersArePackedByTheSameWorkers(t *testing.T) {
+	registry, _ := appliance.Registry(t)
+	pin, err := registry.PushStack(t.Context(), "stack", 1000, 2000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options(t, sample.Set("worker", pin))
+	var most atomic.Int64
+	o.Hooks.Done = func(int) {
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if n := int64(bytes.Count(stacks, []byte("squashfs.NewCompressor.func"))); n > most.Load() {
+			most.Store(n)
+		}
+	}
+	appliance.Build(t, o)
+	if got, want := int(most.Load()), runtime.GOMAXPROCS(0); got != want {
+		t.Errorf("got %d goroutines that compress, want %d", got, want)
+	}
 }
