@@ -143,9 +143,9 @@ func (s source) copy(
 	}
 	defer v.Stop()
 	check := verity.NewChecker(s.Size)
-	to = io.MultiWriter(to, check)
+	to = transfer.Together(to, check)
 	if v != nil {
-		to = io.MultiWriter(to, v)
+		to = transfer.Together(to, v)
 	}
 	in, err := s.reader()
 	if err != nil {

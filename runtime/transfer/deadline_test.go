@@ -30,7 +30,7 @@ func TestDeviceThatHangs(t *testing.T) {
 	device := hanging{bytes.NewReader(content), 8 << 20, make(chan struct{})}
 	defer close(device.end)
 	size := int64(len(content))
-	from := transfer.WithDeadline(device, 50*time.Millisecond)
+	from := transfer.WithDeadline(device, time.Second)
 	var to bytes.Buffer
 	_, err := transfer.Copy(t.Context(), &to, io.NewSectionReader(from, 0, size), transfer.Content{Size: size}, nil)
 	if !errors.Is(err, transfer.ErrStalled) || !errors.Is(err, transfer.ErrRead) {

@@ -24,30 +24,28 @@ type Content struct {
 	Digest digest.Digest
 }
 
-// chunk is how many bytes are read at once.
-const chunk = 4 << 20
-
-// Copy copies the content and returns its digest. The error is ErrRead if the source ends early or cannot be read,
-// and ErrDigest if all was copied and has another digest. done is called with the bytes that were
-// copied so far; nil is fine.
+// Copy copies the content and returns its digest. The next part is read while one is hashed and written. The error is
+// ErrRead if the source ends early or cannot be read, and ErrDigest if all was copied and has another digest. done is
+// called with the bytes that were copied so far; nil is fine.
 func Copy(
 	ctx context.Context, to io.Writer, from io.Reader, want Content, done func(bytes int64),
 ) (digest.Digest, error) {
+	parts := readAhead(from, want.Size)
+	defer parts.stop()
 	sum := digest.SHA256.Digester()
-	buffer := make([]byte, chunk)
+	to = Together(to, sum.Hash())
 	for copied := int64(0); copied < want.Size; {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		part := buffer[:min(chunk, want.Size-copied)]
-		if n, err := io.ReadFull(from, part); err != nil {
-			return "", fmt.Errorf("%w: after %d of %d bytes: %w", ErrRead, copied+int64(n), want.Size, err)
+		p := <-parts.next
+		if p.err != nil {
+			return "", fmt.Errorf("%w: after %d of %d bytes: %w", ErrRead, copied+int64(len(p.content)), want.Size, p.err)
 		}
-		sum.Hash().Write(part)
-		if _, err := to.Write(part); err != nil {
+		if _, err := to.Write(p.content); err != nil {
 			return "", err
 		}
-		copied += int64(len(part))
+		copied += int64(len(p.content))
 		if done != nil {
 			done(copied)
 		}

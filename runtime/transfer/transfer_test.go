@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -83,5 +85,75 @@ func TestCopyEndsWithItsContext(t *testing.T) {
 	})
 	if !errors.Is(err, context.Canceled) || chunks != 1 {
 		t.Errorf("got %v after %d chunks, want the end of the context after 1", err, chunks)
+	}
+}
+
+// The next part is read while one is written, but none after that.
+func TestCopyReadsAhead(t *testing.T) {
+	content := make([]byte, 9<<20)
+	from := &counter{Reader: bytes.NewReader(content)}
+	written, most := int64(0), int64(0)
+	to := writer(func(p []byte) (int, error) {
+		until := time.Now().Add(10 * time.Second)
+		end := written + int64(len(p))
+		for from.read.Load() < min(end+1, int64(len(content))) {
+			if time.Now().After(until) {
+				t.Errorf("got %d bytes read while those to %d are written, want more", from.read.Load(), end)
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		most = max(most, from.read.Load()-written)
+		written = end
+		return len(p), nil
+	})
+	if _, err := transfer.Copy(t.Context(), to, from, transfer.Content{Size: int64(len(content))}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if most > 4<<20 {
+		t.Errorf("got %d bytes that are read and not written, want 4 MiB at most", most)
+	}
+}
+
+// counter counts what was read.
+type counter struct {
+	io.Reader
+	read atomic.Int64
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.read.Add(int64(n))
+	return n, err
+}
+
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+func TestTogether(t *testing.T) {
+	fault, other := errors.New("fault"), errors.New("another")
+	var first, second bytes.Buffer
+	short := writer(func(p []byte) (int, error) { return len(p) - 1, nil })
+	for name, c := range map[string]struct {
+		to   io.Writer
+		want error
+	}{
+		"all can be written":    {transfer.Together(&first, &second), nil},
+		"the first fails":       {transfer.Together(broken{fault}, &second), fault},
+		"another fails":         {transfer.Together(&first, &second, broken{fault}), fault},
+		"two fail":              {transfer.Together(broken{fault}, broken{other}), fault},
+		"one takes a part only": {transfer.Together(&first, short), io.ErrShortWrite},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first.Reset()
+			second.Reset()
+			if n, err := c.to.Write([]byte("pinbox")); !errors.Is(err, c.want) || err == nil && n != 6 {
+				t.Errorf("got %d, %v, want 6 bytes and %v", n, err, c.want)
+			}
+			if c.want == nil && first.String()+second.String() != "pinboxpinbox" {
+				t.Errorf("got %q and %q, want both to have all", first.String(), second.String())
+			}
+		})
 	}
 }
