@@ -16,7 +16,7 @@ func main() {
 		return
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25) // 0.7 times the memory of Go's 100, for 2 % more time
+		debug.SetGCPercent(20) // 0.7 times the memory of Go's 100, for 1 % more time
 	}
 	// A closed pipe is an error of the write, whichever file it is: without this, one of stdout ends
 	// the process. cli.Program ends a command whose output nobody reads.
