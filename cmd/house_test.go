@@ -72,7 +72,7 @@ var below = map[string][]string{
 	"storage": {},
 	// What brings containers/storage is missing here: see libraryUser.
 	"runtime": {
-		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/filelock",
+		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/filelock",
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm",
 		"storage/signature", "storage/squashfs", "storage/tail", "storage/thin", "storage/verity",
 	},
@@ -145,7 +145,7 @@ var rooms = map[string][]string{
 		"storage/atomicfile storage/codec storage/pinset",
 		"storage/bytesize storage/deflate storage/document storage/filelock storage/iso9660 storage/loop storage/tail " +
 			"storage/verity storage/zstd",
-		"storage/input storage/page storage/realm",
+		"storage/fanout storage/input storage/page storage/realm",
 	},
 }
 

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/fanout"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -142,7 +143,7 @@ func (p reader) Read(b []byte) (int, error) {
 // HashWriter writes and hashes in parallel. It fails when its context is canceled.
 type HashWriter struct {
 	ctx  context.Context
-	w    io.Writer
+	to   io.Writer // what it was made for, and sum
 	sum  hash.Hash
 	size int64 // bytes
 	done func(int)
@@ -150,7 +151,8 @@ type HashWriter struct {
 
 // NewHashWriter returns a HashWriter for w. done is called with the number of bytes of each write.
 func NewHashWriter(ctx context.Context, w io.Writer, done func(int)) *HashWriter {
-	return &HashWriter{ctx: ctx, w: w, sum: sha256.New(), done: done}
+	sum := sha256.New()
+	return &HashWriter{ctx: ctx, to: fanout.Writer(w, sum), sum: sum, done: done}
 }
 
 // Size returns the number of bytes written.
@@ -163,10 +165,7 @@ func (s *HashWriter) Write(p []byte) (int, error) {
 	if err := s.ctx.Err(); err != nil {
 		return 0, err
 	}
-	var hashing sync.WaitGroup
-	hashing.Go(func() { s.sum.Write(p) })
-	n, err := s.w.Write(p)
-	hashing.Wait()
+	n, err := s.to.Write(p)
 	s.size += int64(n)
 	s.done(n)
 	return n, err

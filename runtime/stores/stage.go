@@ -12,6 +12,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fanout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -143,9 +144,9 @@ func (s source) copy(
 	}
 	defer v.Stop()
 	check := verity.NewChecker(s.Size)
-	to = transfer.Together(to, check)
+	to = fanout.Writer(to, check)
 	if v != nil {
-		to = transfer.Together(to, v)
+		to = fanout.Writer(to, v)
 	}
 	in, err := s.reader()
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"io"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/fanout"
 )
 
 // Errors of the content that is read. Errors of the destination and of the context are returned
@@ -26,14 +28,14 @@ type Content struct {
 
 // Copy copies the content and returns its digest. The next part is read while one is hashed and written. The error is
 // ErrRead if the source ends early or cannot be read, and ErrDigest if all was copied and has another digest. done is
-// called with the bytes that were copied so far; nil is fine.
+// called with the bytes that were copied so far; nil is fine. No read is left when Copy returns.
 func Copy(
 	ctx context.Context, to io.Writer, from io.Reader, want Content, done func(bytes int64),
 ) (digest.Digest, error) {
 	parts := readAhead(from, want.Size)
 	defer parts.stop()
 	sum := digest.SHA256.Digester()
-	to = Together(to, sum.Hash())
+	to = fanout.Writer(to, sum.Hash())
 	for copied := int64(0); copied < want.Size; {
 		if err := ctx.Err(); err != nil {
 			return "", err

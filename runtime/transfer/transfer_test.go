@@ -130,30 +130,3 @@ func (c *counter) Read(p []byte) (int, error) {
 type writer func([]byte) (int, error)
 
 func (w writer) Write(p []byte) (int, error) { return w(p) }
-
-func TestTogether(t *testing.T) {
-	fault, other := errors.New("fault"), errors.New("another")
-	var first, second bytes.Buffer
-	short := writer(func(p []byte) (int, error) { return len(p) - 1, nil })
-	for name, c := range map[string]struct {
-		to   io.Writer
-		want error
-	}{
-		"all can be written":    {transfer.Together(&first, &second), nil},
-		"the first fails":       {transfer.Together(broken{fault}, &second), fault},
-		"another fails":         {transfer.Together(&first, &second, broken{fault}), fault},
-		"two fail":              {transfer.Together(broken{fault}, broken{other}), fault},
-		"one takes a part only": {transfer.Together(&first, short), io.ErrShortWrite},
-	} {
-		t.Run(name, func(t *testing.T) {
-			first.Reset()
-			second.Reset()
-			if n, err := c.to.Write([]byte("pinbox")); !errors.Is(err, c.want) || err == nil && n != 6 {
-				t.Errorf("got %d, %v, want 6 bytes and %v", n, err, c.want)
-			}
-			if c.want == nil && first.String()+second.String() != "pinboxpinbox" {
-				t.Errorf("got %q and %q, want both to have all", first.String(), second.String())
-			}
-		})
-	}
-}

@@ -87,7 +87,7 @@ func (c *Checker) level() (level int, end int64) {
 func (c *Checker) take(p []byte) {
 	switch level, _ := c.level(); level {
 	case len(c.sizes) + 1:
-		_ = c.hasher.write(p) // emit never fails
+		_ = c.hasher.take(p) // emit never fails
 	case len(c.sizes):
 		c.head = append(c.head, p...)
 	case -1: // the file is longer than announced

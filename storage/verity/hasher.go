@@ -21,8 +21,12 @@ type hasher struct {
 	emit func(level int, block []byte) error
 }
 
-// write takes data.
-func (h *hasher) write(p []byte) error {
+// Write takes data.
+func (h *hasher) Write(p []byte) (int, error) {
+	return len(p), h.take(p)
+}
+
+func (h *hasher) take(p []byte) error {
 	if len(h.part) > 0 {
 		n := min(BlockSize-len(h.part), len(p))
 		h.part, p = append(h.part, p[:n]...), p[n:]

@@ -3,7 +3,8 @@ package verity
 import (
 	"fmt"
 	"io"
-	"sync"
+
+	"github.com/pinbox/pinbox/storage/fanout"
 )
 
 // Scratch is where a Writer keeps the tree until all data is written: 1/127 of the data.
@@ -15,6 +16,7 @@ type Scratch interface {
 // Writer writes data, and behind it the superblock and the tree.
 type Writer struct {
 	to      io.Writer
+	both    io.Writer // to, and hasher
 	scratch Scratch
 	hasher  hasher
 	// next is where in the tree the next block of each level is, in blocks.
@@ -26,6 +28,7 @@ type Writer struct {
 // NewWriter returns a Writer for size bytes of data, at least one.
 func NewWriter(to io.Writer, size int64, scratch Scratch) *Writer {
 	w := &Writer{to: to, scratch: scratch, size: size}
+	w.both = fanout.Writer(to, &w.hasher)
 	all := levels(blocks(size))
 	w.next = make([]int64, len(all)) // the top level comes first, at 0
 	for n := len(all) - 2; n >= 0; n-- {
@@ -44,19 +47,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if w.written += int64(len(p)); w.written > w.size {
 		return 0, fmt.Errorf("verity: more than the %d bytes that were announced", w.size)
 	}
-	return w.write(p)
-}
-
-func (w *Writer) write(p []byte) (int, error) {
-	var hashing sync.WaitGroup
-	var failed error
-	hashing.Go(func() { failed = w.hasher.write(p) })
-	n, err := w.to.Write(p)
-	hashing.Wait()
-	if err == nil {
-		err = failed
-	}
-	return n, err
+	return w.both.Write(p)
 }
 
 // Close pads the data to whole blocks, and writes superblock and tree. It closes no file.
@@ -64,7 +55,7 @@ func (w *Writer) Close() (Tree, error) {
 	if w.written != w.size || w.size < 1 {
 		return Tree{}, fmt.Errorf("verity: %d bytes of %d", w.written, w.size)
 	}
-	if _, err := w.write(make([]byte, blocks(w.size)*BlockSize-w.size)); err != nil {
+	if _, err := w.both.Write(make([]byte, blocks(w.size)*BlockSize-w.size)); err != nil {
 		return Tree{}, err
 	}
 	tree, err := w.hasher.finish()
