@@ -164,9 +164,7 @@ func (r *ImageRecord) seal() error {
 			documents = append(documents, BigData{Document{held: content}, "signatures", sum})
 		}
 	}
-	if len(documents) > 0 {
-		r.addAll(documents)
-	}
+	r.addAll(documents)
 	metadata, err := json.Marshal(sizes)
 	r.Metadata = string(metadata)
 	return err
