@@ -25,7 +25,7 @@ DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-to
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet lint mutate fuzz soak
+.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -141,6 +141,10 @@ kube-peers:
 vet:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	go vet ./...
+
+# The longest functions and files, and the types with the most methods: signs to look at, not limits.
+measure:
+	@git ls-files '*.go' | go run fixtures/measure.go
 
 # What .golangci.yml lists, and the spelling of the documents and the help. The first time builds golangci-lint: about 3
 # minutes. The words to ignore are a file's suffix, an algorithm and a mistake that the documents show.
