@@ -14,7 +14,6 @@ import (
 
 // othersFlags lists flags of other programs in the documents, by program.
 var othersFlags = map[string]string{
-	"--create-namespace":             "helm",
 	"--all":                          "oc",
 	"--allow-explicit-upgrade":       "oc",
 	"--armor":                        "gpg",
