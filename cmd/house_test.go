@@ -130,7 +130,7 @@ var rooms = map[string][]string{
 		"runtime/node runtime/pages runtime/setup",
 		"runtime/remote runtime/systemd runtime/volumes",
 		"runtime/controller",
-		"runtime/cluster runtime/fetch runtime/neighbour runtime/partition runtime/provision runtime/stores",
+		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
 		"runtime/rollout",
 		"runtime/fleet",
 		"runtime",

@@ -56,8 +56,6 @@ var metrics = []metric{
 		each("state", countStores, string(StoreMounted), string(Corrupted), string(StoreUnavailable), string(StoreRefused),
 			string(StoreComposing))},
 	{"pinbox_store_info", "1 for each attached store.", false, storeInfos},
-	{"pinbox_store_fetched_bytes", "Bytes of the file of each attached store that was fetched, by whether neighbours " +
-		"or the source gave them.", false, storeFetches},
 	one("pinbox_unverified_stores", "Mounted stores whose blocks dm-verity does not verify.", countUnverified),
 }
 
@@ -136,17 +134,6 @@ func spaces(value func(SpaceStatus) int64) func(Status) []sample {
 		}
 		return all
 	}
-}
-
-func storeFetches(s Status) (all []sample) {
-	for _, store := range s.Stores {
-		if f := store.Fetched; f != nil {
-			all = append(all,
-				sample{labels("digest", store.Digest, "from", "neighbours"), f.FromNeighbours},
-				sample{labels("digest", store.Digest, "from", "source"), f.Bytes - f.FromNeighbours})
-		}
-	}
-	return all
 }
 
 func storeInfos(s Status) (all []sample) {

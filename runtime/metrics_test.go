@@ -31,8 +31,7 @@ var degraded = runtime.Status{
 	Stores: []runtime.StoreStatus{
 		{
 			Slot: "1", Digest: "sha256:12", ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, State: runtime.StoreMounted,
-			Fetched: &runtime.StoreFetch{Bytes: 100, FromNeighbours: 70},
-			Verity:  &runtime.VerityStatus{State: runtime.Verified},
+			Verity: &runtime.VerityStatus{State: runtime.Verified},
 		},
 		{Slot: "2", State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Unverified}},
 		{Slot: "3", State: runtime.StoreMounted, Verity: &runtime.VerityStatus{State: runtime.Corrupted}},
@@ -87,8 +86,7 @@ func TestMetricsGolden(t *testing.T) {
 		"pinbox_set_ready c": 0, "pinbox_pull_bytes_total": 12345, "pinbox_pull_failures_total auth": 3,
 		"pinbox_pull_failures_total network": 0, "pinbox_last_success_timestamp_seconds": 1_600_000_000,
 		`pinbox_space_free_bytes /a\"b`: 7, `pinbox_space_size_bytes /a\"b`: 100,
-		"pinbox_store_info 1 sha256:12 edge 7 mounted":    1,
-		"pinbox_store_fetched_bytes sha256:12 neighbours": 70, "pinbox_store_fetched_bytes sha256:12 source": 30,
+		"pinbox_store_info 1 sha256:12 edge 7 mounted": 1,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s: got %v, %v, want %v", name, value, ok, want)

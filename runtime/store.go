@@ -41,19 +41,8 @@ type StoreStatus struct {
 	Error string `json:"error,omitempty"`
 	// Verity is how a mounted store is verified.
 	Verity *VerityStatus `json:"verity,omitempty"`
-	// Fetched is where its file came from; nil if it was attached from a medium, or by an older pinbox-node.
-	Fetched *StoreFetch `json:"fetched,omitempty"`
 	// Progress of a store that is being put together.
 	Progress *StoreProgress `json:"progress,omitempty"`
-}
-
-// StoreFetch is where the file of a store, or the thin delta that it was made of, came from.
-type StoreFetch struct {
-	// Source is the URL or the artifact.
-	Source string `json:"source"`
-	// Bytes of the file, and how many of them neighbours gave.
-	Bytes          int64 `json:"bytes"`
-	FromNeighbours int64 `json:"fromNeighbours"`
 }
 
 // StoreProgress is how far the work on a store is, in bytes of the work.

@@ -9,7 +9,6 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/fetch"
-	"github.com/pinbox/pinbox/runtime/neighbour"
 	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/partition"
 	"github.com/pinbox/pinbox/runtime/remote"
@@ -75,8 +74,6 @@ var table = []cli.Row{
 		remote.ErrChanged, cli.ExitDamaged, 168,
 		"compare what is on the server with the original, and copy or push it again",
 	},
-	{neighbour.ErrInterface, cli.ExitUsage, 190, "`ip link` lists the interfaces"},
-	{neighbour.ErrListen, cli.ExitOther, 191, "`ss -ltnp` shows what uses the port; --port names another one"},
 	{node.ErrRemoteInPlace, cli.ExitUsage, 169, "leave out --in-place"},
 	{layout.ErrNotPushed, cli.ExitInput, 170, "name what `pinbox push` has printed"},
 	{fetch.ErrDigest, cli.ExitDamaged, 14, "put the store of this node's Ignition config on the server"},

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -13,7 +12,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/cluster"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/node"
-	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -104,7 +102,6 @@ func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
 		"`FILE` of the metrics for node_exporter (default: metrics.prom in the folder of the status)")
 	cli.Files(flags, "metrics-file", "prom")
 	cli.Under("Pass", flags)
-	f.addNeighbours(flags)
 	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
 		"`FILE` with the API of a cluster, whose PinnedImageSets the service follows, too; or in-cluster, in a pod")
 	cli.Words(flags, "kubeconfig", cluster.InCluster)
@@ -115,30 +112,6 @@ func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
 		"write the condition PinnedImagesReady of the Node in the cluster; in a pod, deploy/node-condition.yaml permits it")
 	cli.Under("Cluster", flags)
 }
-
-// addNeighbours adds the flags of commands that fetch stores.
-func (f *passFlags) addNeighbours(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&f.Neighbours, "neighbours", nil, "`HOST` that runs pinbox-node serve, with or without :PORT, "+
-		"or several with commas: a store is fetched from them first; a name stands for all its addresses")
-	flags.Var((*byteFlag)(&f.Keep), "keep", "`SIZE`, as 1Gi, of thin deltas that stay on the disk for neighbours "+
-		"once their stores were made (default: none)")
-	cli.Under("Neighbours", flags)
-}
-
-// byteFlag is a number of bytes.
-type byteFlag int64
-
-func (b *byteFlag) String() string { return strconv.FormatInt(int64(*b), 10) }
-
-// Set parses a number as 16Gi.
-func (b *byteFlag) Set(text string) error {
-	n, err := bytesize.Parse(text)
-	*b = byteFlag(n)
-	return err
-}
-
-// Type is the name of the type in the help.
-func (*byteFlag) Type() string { return "size" }
 
 // named requires one argument; its error says which.
 func named(what string) cobra.PositionalArgs {

@@ -37,8 +37,6 @@ type Options struct {
 	Digest digest.Digest
 	// Open opens the store behind its first bytes; nil requests URL.
 	Open func(ctx context.Context, from int64) (io.ReadCloser, error)
-	// Nearby is asked first, each time before the server is; nil is nobody.
-	Nearby Nearby
 	// Stall is how long the server may send nothing; 0 means a minute.
 	Stall time.Duration
 	// Pause before the second attempt, which grows up to thirty times of it; 0 means a second.
@@ -46,16 +44,6 @@ type Options struct {
 	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
 	Done func(done, all int64)
 	Note func(error)
-}
-
-// Nearby is where a store may come from that is nearer than its server. It is not trusted.
-type Nearby interface {
-	// Open opens the store behind its first bytes, of which the reader may give a few only. No reader and no error mean
-	// that the server is to be asked. It gives no reader without a byte for ever.
-	Open(ctx context.Context, from int64) (io.ReadCloser, error)
-	// Refuse says that what was fetched has another digest, and reports whether Nearby gave a part of it. It does so a
-	// few times at most.
-	Refuse() bool
 }
 
 // attempts is how many attempts in a row may give no new byte: with the pauses, that is three minutes of a
@@ -157,7 +145,7 @@ func (f *fetcher) fetch(ctx context.Context) error {
 		if err := errors.Join(f.part.Truncate(0), f.part.Sync()); err != nil {
 			return err
 		}
-		if !begun && (f.Nearby == nil || !f.Nearby.Refuse()) {
+		if !begun {
 			return err
 		}
 		f.say(err)
@@ -186,10 +174,7 @@ func (f *fetcher) receive(ctx context.Context) error {
 	longest := 30 * pause
 	most := f.have
 	for failed := 0; f.have < f.Size; {
-		near, err := f.near(ctx)
-		if err == nil && !near {
-			err = f.request(ctx)
-		}
+		err := f.request(ctx)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

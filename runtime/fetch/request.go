@@ -20,23 +20,6 @@ var client = &http.Client{Transport: &http.Transport{
 	MaxResponseHeaderBytes: 64 << 10,
 }}
 
-// near adds what Nearby gives to part, and reports whether it gave anything. Then it is asked again.
-func (f *fetcher) near(ctx context.Context) (bool, error) {
-	if f.Nearby == nil {
-		return false, nil
-	}
-	body, err := f.Nearby.Open(ctx, f.have)
-	if body == nil || err != nil {
-		return false, err
-	}
-	defer body.Close()
-	err = f.write(ctx, body, f.have, func() {})
-	if errors.Is(err, errDisk) {
-		return true, err
-	}
-	return true, nil // it ends before the store does
-}
-
 // request makes one request for the bytes that are missing, and adds what it gets to part.
 func (f *fetcher) request(ctx context.Context) error {
 	stall := f.Stall

@@ -32,7 +32,7 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 		return stores.Attached{}, err
 	}
 	defer client.Close()
-	a.CheckSpace, a.Keep = func(bytes int64) error { return makeRoom(o, bytes) }, keep(o)
+	a.CheckSpace = o.fits
 	a.Listable = func(ctx context.Context) error {
 		if !o.answers(ctx, client) {
 			return nil

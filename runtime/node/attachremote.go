@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -49,9 +49,8 @@ func attachRemote(
 	if err != nil {
 		return attached, fmt.Errorf("%s: %w", origin, err)
 	}
-	var fetched *runtime.StoreFetch
 	if lacks {
-		if a.Source, fetched, err = fetchStore(ctx, o, in, found, how); err != nil {
+		if a.Source, err = fetchStore(ctx, o, in, found, how); err != nil {
 			return attached, err
 		}
 		a.Take = true
@@ -59,13 +58,28 @@ func attachRemote(
 	if attached, err = o.attach(ctx, m, a); err != nil {
 		err = fmt.Errorf("%s: %w", origin, err)
 	}
-	if err == nil && fetched != nil {
-		err = writeFetch(o, attached.Store.ID, *fetched)
-	}
 	if err == nil || !errors.Is(err, stores.ErrBusy) && ctx.Err() == nil {
 		err = errors.Join(err, in.Clear())
 	}
 	return attached, err
+}
+
+// fetchStore brings a store to the folder of incoming ones.
+func fetchStore(
+	ctx context.Context, o Options, in *stores.Incoming, s remote.Store, how remote.Options,
+) (string, error) {
+	dir, have, err := in.Folder(s.Digest, s.Name)
+	if err != nil {
+		return "", err
+	}
+	if err := o.fits(max(s.Size-have, 0)); err != nil {
+		return "", fmt.Errorf("%s: %w", s.Origin, errors.Join(err, in.Clear()))
+	}
+	file, err := s.Fetch(ctx, dir, how)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, fetch.ErrServer) {
+		err = errors.Join(err, in.Clear())
+	}
+	return file, err
 }
 
 // registryClient reads from registries as CRI-O does.

@@ -51,10 +51,6 @@ type Options struct {
 	Reload string
 	// CRIOLog is the file of CRI-O's log; "" means the journal.
 	CRIOLog string
-	// Neighbours are the hosts that a store is fetched from before its source is asked, and Keep how many bytes of thin
-	// deltas stay for neighbours.
-	Neighbours []string
-	Keep       int64
 	// KubeletDir is the folder of the kubelet's state.
 	KubeletDir string
 	// Waiting is called once with the reason of a wait: ErrBusy, or stores.ErrNoBase. nil is

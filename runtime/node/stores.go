@@ -146,9 +146,7 @@ func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, er
 		}
 		err = errors.Join(err, linkArtifacts(o))
 	}
-	list := storeStatuses(all)
-	addFetches(o, list)
-	return append(list, composingStores(o)...), err
+	return append(storeStatuses(all), composingStores(o)...), err
 }
 
 // linkArtifacts makes the folder of the state an artifact store of CRI-O with the OCI artifacts of the mounted stores.

@@ -40,8 +40,6 @@ type Options struct {
 	Registry registry.Client
 	// Stall and Pause are those of fetch.Options.
 	Stall, Pause time.Duration
-	// Nearby gives what it has of a store, whose signatures and digest are those of the source. nil is nobody.
-	Nearby fetch.Nearby
 	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
 	Done func(done, all int64)
 	Note func(error)
@@ -123,7 +121,7 @@ func (s Store) Fetch(ctx context.Context, dir string, o Options) (file string, e
 	}
 	_, err = fetch.Store(ctx, fetch.Options{
 		URL: s.Origin, File: file, Size: s.Size, Digest: s.Digest, Open: s.open, Stall: o.Stall, Pause: o.Pause,
-		Done: o.Done, Note: o.Note, Nearby: o.Nearby,
+		Done: o.Done, Note: o.Note,
 	})
 	if errors.Is(err, fetch.ErrDigest) {
 		err = fmt.Errorf("%s: %w: another digest than %s", s.Origin, ErrChanged, s.Digest)

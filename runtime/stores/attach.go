@@ -52,9 +52,6 @@ type AttachOptions struct {
 	// CheckSpace returns an error if the state's folder has no room for so many bytes; nil
 	// skips the check.
 	CheckSpace func(bytes int64) error
-	// Keep is called with the file of a thin delta and its digest, before it is removed, once its store was made; nil is
-	// fine.
-	Keep func(file string, id digest.Digest) error
 	// Progress is called with the bytes read so far and the size of the store; nil is fine.
 	Progress func(read, size int64)
 	// Fetching is called while a store is fetched from a server, with the bytes on the disk and the size of the store,

@@ -78,13 +78,7 @@ func rebuild(
 		return store, err
 	}
 	w.add(w.all) // the sizes in the lock and in delta.json may be others
-	if o.Keep != nil {
-		if err := o.Keep(g.Path, g.id); err != nil {
-			made.discard()
-			return store, err
-		}
-	}
-	g.discard() // the thin delta
+	g.discard()  // the thin delta
 	*g = *made
 	store.ID, store.Size, store.Token, store.Verity = g.id, g.Size, found.Token, g.tree
 	return store, nil
