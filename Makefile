@@ -179,7 +179,7 @@ soak: deps peers
 
 # Writes golden files and the schema anew.
 golden:
-	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/sbom ./builder/usage ./runtime/pages ./cmd ./cmd/pinbox -run Golden -update
+	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/usage ./runtime/pages ./cmd ./cmd/pinbox -run Golden -update
 
 # The pictures of README.md and the documents, with Graphviz.
 pictures: docs/pictures/lines.svg

@@ -115,7 +115,7 @@ var rooms = map[string][]string{
 	"builder": {
 		"builder",
 		"builder/inventory",
-		"builder/firstboot builder/lint builder/resolve builder/sbom builder/sites builder/usage builder/verify",
+		"builder/firstboot builder/lint builder/resolve builder/sites builder/usage builder/verify",
 		"builder/openshift",
 		"builder/base builder/spec",
 		"builder/format builder/source",
@@ -187,8 +187,6 @@ var doors = map[string][]string{
 	"aead.dev/minisign":                {"storage/signature"},
 	"github.com/ProtonMail/go-crypto":  {"storage/signature"},
 	"github.com/secure-systems-lab":    {"storage/signature"},
-	"github.com/CycloneDX":             {"builder/sbom"},
-	"github.com/spdx":                  {"builder/sbom"},
 	"github.com/in-toto":               {"builder/provenance"},
 	"github.com/coreos":                {"ignition"},
 	"github.com/coreos/go-semver":      {"builder/source", "storage/pinset"},

@@ -79,7 +79,6 @@ func TestReadersHaveFuzzTargets(t *testing.T) {
 		"Kubernetes objects":      "builder/source/fuzz_test.go:FuzzManifests",
 		"manifests and indexes":   "storage/fuzz_test.go:FuzzLayout",
 		"gzip":                    "storage/codec/gzip_test.go:FuzzGzip",
-		"databases of packages":   "builder/sbom/hostile_test.go:FuzzPackages",
 		"provenance.json":         "builder/provenance/provenance_test.go:FuzzDecode",
 	} {
 		name, target, _ := strings.Cut(file, ":")

@@ -2,7 +2,7 @@
 // dates, labels and signatures, and the documents beside the store with their digests and signatures.
 //
 // It verifies no signature: builder/verify does, and the caller says which it has verified. All others are shown as
-// not checked. It finds no packages: it counts those in an inventory of builder/sbom that lies beside.
+// not checked.
 //
 // Start at Read; Inventory.Sections are the tables of it on a page.
 package inventory

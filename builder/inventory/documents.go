@@ -316,8 +316,6 @@ func (p *place) kindOf(name string) string {
 		return "PinnedImageSet"
 	case strings.HasSuffix(name, ".roothash"):
 		return "root hash of the store"
-	case isSBOM(name):
-		return "SBOM"
 	}
 	return cmp.Or(kinds[name], "file")
 }

@@ -20,8 +20,6 @@ type Inventory struct {
 	Documents []Document `json:"documents"`
 	// Keys is the file of the keys with which signatures of documents were verified; "" if none was verified.
 	Keys string `json:"keys,omitempty"`
-	// SBOM is the file beside the store that the numbers of packages are from; "" if there is none.
-	SBOM string `json:"sbom,omitempty"`
 	// Unread lists what could not be read, and why.
 	Unread []string `json:"unread,omitempty"`
 
@@ -48,8 +46,6 @@ type Image struct {
 	// Created and Labels are those of its configuration, which has the digest in the lock; none if it was not read.
 	Created time.Time         `json:"created,omitzero"`
 	Labels  map[string]string `json:"labels,omitempty"`
-	// Packages is how many packages Inventory.SBOM lists; nil if it does not list the image.
-	Packages *int `json:"packages,omitempty"`
 	// Signatures are those in the store, and Check is Unread if they could not be read.
 	Signatures []Attached `json:"signatures,omitempty"`
 	Check      Check      `json:"check"`
@@ -142,7 +138,6 @@ func Read(ctx context.Context, name string, checked Checked) (Inventory, error) 
 	if err := v.readDocuments(ctx, name, checked.Good); err != nil {
 		return Inventory{}, fmt.Errorf("%s: %w", name, err)
 	}
-	v.readSBOM(name)
 	return v, nil
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/inventory"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/builder/sbom"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -42,11 +41,10 @@ var labels = map[string]string{
 	"org.opencontainers.image.version": "1.2.3", "vendor": "<script>document.title='owned'</script>",
 }
 
-// push pushes an image with the labels, of which dpkg knows a package.
+// push pushes an image with the labels.
 func push(t *testing.T, r *sample.Registry, name string) (pin string) {
 	t.Helper()
-	layer, err := sample.TarLayer(sample.File("var/lib/dpkg/status", "Package: "+filepath.Base(name)+
-		"\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n"))
+	layer, err := sample.TarLayer(sample.File("name", name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +157,6 @@ func TestInventory(t *testing.T) {
 		}
 	})
 	t.Run("with keys", func(t *testing.T) { checkVerified(t, o.Out, publicKey) })
-	t.Run("packages", func(t *testing.T) { checkPackages(t, o.Out) })
 	t.Run("lock", func(t *testing.T) {
 		v := read(t, filepath.Join(o.Out, artifact.LockFile), inventory.Checked{})
 		if img := v.Images[0]; img.Check != inventory.Unread || !img.Created.IsZero() || len(v.Unread) != 1 {
@@ -235,33 +232,6 @@ func checkVerified(t *testing.T, dir, publicKey string) {
 		if img.Check == inventory.Verified {
 			t.Errorf("got %s verified, want it not: the keys are for documents", img.Pin)
 		}
-	}
-}
-
-// An SBOM beside the folder has the numbers of packages; one of other images is not used.
-func checkPackages(t *testing.T, dir string) {
-	t.Helper()
-	all, err := sbom.Read(t.Context(), dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var text bytes.Buffer
-	if err := all.SPDX(&text, "test"); err != nil {
-		t.Fatal(err)
-	}
-	write(t, filepath.Join(dir, "../a.spdx.json"), `{"spdxVersion":"SPDX-2.3"}`)
-	if v := read(t, dir, inventory.Checked{}); v.SBOM != "" || v.Images[0].Packages != nil {
-		t.Errorf("got %s and %v packages of an SBOM of nothing, want none", v.SBOM, v.Images[0].Packages)
-	}
-	write(t, filepath.Join(dir, "../b.spdx.json"), text.String())
-	v := read(t, dir, inventory.Checked{})
-	for _, img := range v.Images {
-		if img.Packages == nil || *img.Packages != 1 {
-			t.Errorf("%s: got %v packages, want 1", img.Pin, img.Packages)
-		}
-	}
-	if filepath.Base(v.SBOM) != "b.spdx.json" {
-		t.Errorf("got the SBOM %s, want b.spdx.json", v.SBOM)
 	}
 }
 

@@ -21,29 +21,20 @@ func (v Inventory) images() page.Section {
 	s := page.Section{
 		ID: "inventory", Title: "Inventory",
 		Columns: []page.Column{
-			page.Text("image"), page.Text("name"), page.Number("created"), page.Number("layers"), page.Number("packages"),
-			page.Text("signatures"),
+			page.Text("image"), page.Text("name"), page.Number("created"), page.Number("layers"), page.Text("signatures"),
 		},
-		Text: "Packages are not counted: there is no file of pinbox sbom beside it.",
-	}
-	if v.SBOM != "" {
-		s.Text = "Packages are those that " + v.SBOM + " lists."
 	}
 	for _, img := range v.Images {
 		pin := page.Cell{Text: img.Repository, Code: img.Digest.String(), More: img.Tags}
-		packages := ""
-		if img.Packages != nil {
-			packages = strconv.Itoa(*img.Packages)
-		}
 		s.Rows = append(s.Rows, []page.Cell{
 			pin, {Text: img.Name, More: append([]string{string(img.Platform)}, img.about()...)}, {Text: Day(img.Created)},
-			{Text: strconv.Itoa(img.Layers)}, {Text: packages}, {Text: img.Signed()},
+			{Text: strconv.Itoa(img.Layers)}, {Text: img.Signed()},
 		})
 	}
 	for _, a := range v.artifacts {
 		name, digest, _ := strings.Cut(a.Pin, "@")
 		s.Rows = append(s.Rows, []page.Cell{
-			{Text: name, Code: digest, More: a.Tags}, {Text: "OCI artifact", More: []string{a.Type}}, {}, {}, {}, {},
+			{Text: name, Code: digest, More: a.Tags}, {Text: "OCI artifact", More: []string{a.Type}}, {}, {}, {},
 		})
 	}
 	return s

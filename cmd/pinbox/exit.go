@@ -11,7 +11,6 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
-	"github.com/pinbox/pinbox/builder/sbom"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
@@ -90,11 +89,6 @@ var buildErrors = []cli.Row{
 		"put the folders or ISOs of the delta and of what it was built over into one folder",
 	},
 	{artifact.ErrVerify, cli.ExitDamaged, 13, "copy it again from an intact copy, or build it again"},
-	{
-		sbom.ErrNoStore, cli.ExitInput, 14,
-		"name a folder that `pinbox build` or `pinbox delta` made, or an ISO or a medium with the store in it",
-	},
-	{sbom.ErrTooMany, cli.ExitDamaged, 15, "`pinbox verify` tells whether the store is as it was built"},
 	{base.ErrUnsuitable, cli.ExitInput, 16, "name with --from what the nodes have; a full build works on every node"},
 	{
 		builder.ErrNoBase, cli.ExitUsage, 17,

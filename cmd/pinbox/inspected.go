@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/inventory"
@@ -54,14 +53,10 @@ func printUsage(out io.Writer, names names, r inspected) error {
 // printInventory prints what it holds, and who has signed it.
 func printInventory(out io.Writer, names names, v inventory.Inventory) error {
 	w := cli.Table(out)
-	fmt.Fprintln(w, "\nDIGEST\tNAME\tPLATFORM\tCREATED\tPACKAGES\tSIGNATURE")
+	fmt.Fprintln(w, "\nDIGEST\tNAME\tPLATFORM\tCREATED\tSIGNATURE")
 	for _, img := range v.Images {
-		packages := ""
-		if img.Packages != nil {
-			packages = strconv.Itoa(*img.Packages)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", names.digest(img.Pin), names.name(img.Name), img.Platform,
-			cmp.Or(inventory.Day(img.Created), "-"), cmp.Or(packages, "-"), img.Signed())
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.digest(img.Pin), names.name(img.Name), img.Platform,
+			cmp.Or(inventory.Day(img.Created), "-"), img.Signed())
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -82,9 +77,6 @@ func printInventory(out io.Writer, names names, v inventory.Inventory) error {
 	}
 	if err := w.Flush(); err != nil {
 		return err
-	}
-	if v.SBOM != "" {
-		fmt.Fprintf(out, "packages: those that %s lists\n", printable(v.SBOM))
 	}
 	for _, why := range v.Unread {
 		fmt.Fprintf(out, "not read: %s\n", printable(why))

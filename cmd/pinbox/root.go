@@ -29,7 +29,7 @@ the node boots, every image is there: nothing is pulled or copied.
 	}
 	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
 		lockCommand(), mediumCommand(), pushCommand())
-	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), sbomCommand(), diffCommand(), lintCommand(),
+	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), diffCommand(), lintCommand(),
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())
 	cli.Group(root, "Maintain", cacheCommand(), demoCommand(), cli.VersionCommand(version, codec.ZstdID()))

@@ -18,7 +18,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/provenance"
-	"github.com/pinbox/pinbox/builder/sbom"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -39,7 +38,6 @@ type release struct {
 // Names of the documents. SHA256SUMS lists all other files.
 const (
 	sumsFile       = "SHA256SUMS"
-	sbomFile       = "sbom.spdx.json"
 	provenanceFile = "provenance.json"
 	changelogFile  = "CHANGELOG.md"
 )
@@ -49,7 +47,7 @@ func (r *release) make(ctx context.Context) error {
 		return err
 	}
 	for _, step := range []func(context.Context) error{
-		r.source, r.build, r.parts, r.packages, r.image, r.changelog, r.inventory, r.sums,
+		r.source, r.build, r.parts, r.packages, r.image, r.changelog, r.sums,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -157,15 +155,6 @@ func changes(version string, at time.Time, subjects string) string {
 		}
 	}
 	return b.String()
-}
-
-// inventory writes the SBOM of the programs.
-func (r *release) inventory(context.Context) error {
-	var text bytes.Buffer
-	if err := sbom.Programs(&text, r.time, r.version, append(r.programs, r.path(nativeFile))...); err != nil {
-		return err
-	}
-	return os.WriteFile(r.path(sbomFile), text.Bytes(), 0o644)
 }
 
 // sums writes the provenance of all files, and their sums with the signature.

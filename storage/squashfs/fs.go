@@ -89,19 +89,6 @@ func (r *Reader) ReadLink(name string) (string, error) {
 	return n.target, nil
 }
 
-// Xattrs returns the extended attributes of a file.
-func (r *Reader) Xattrs(name string) (map[string]string, error) {
-	n, err := r.walk("listxattr", name)
-	if err != nil {
-		return nil, err
-	}
-	attrs, _, err := r.xattrSet(n.xattr)
-	if err != nil {
-		return nil, &fs.PathError{Op: "listxattr", Path: name, Err: err}
-	}
-	return attrs, nil
-}
-
 // ReadDir lists a directory, in the order of names.
 func (r *Reader) ReadDir(name string) ([]fs.DirEntry, error) {
 	n, err := r.walk("readdir", name)
