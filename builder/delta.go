@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -139,7 +138,11 @@ func (o Options) readBases() (bases []base.Base, warnings []string, err error) {
 	next := o.Appliance.Metadata.ID()
 	for _, b := range bases {
 		before := b.Locked.ReleaseID
-		if refused := cmp.Or(next.IsOf(before), next.Follows(before)); refused != nil {
+		refused := next.IsOf(before)
+		if refused == nil {
+			refused = next.Follows(before)
+		}
+		if refused != nil {
 			warnings = append(warnings, fmt.Sprintf("nodes attach the delta only with --force: %v", refused))
 		}
 	}

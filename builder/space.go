@@ -1,7 +1,6 @@
 package builder
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -207,11 +206,20 @@ func (o Options) checkSpace(c contents, packs cache.Cache) error {
 	if err != nil {
 		return err
 	}
-	if err = fits(needs, diskOf); errors.Is(err, ErrSpace) {
-		// Partial blobs of interrupted builds may take the space.
-		err = cmp.Or(packs.PrunePartials(), fits(needs, diskOf))
+	return fitsPruned(needs, diskOf, packs.PrunePartials)
+}
+
+// fitsPruned compares the needs with the free space, again after prune where it is too little: partial blobs of
+// interrupted builds may take it.
+func fitsPruned(needs []need, diskOf func(string) (disk, error), prune func() error) error {
+	err := fits(needs, diskOf)
+	if !errors.Is(err, ErrSpace) {
+		return err
 	}
-	return err
+	if err := prune(); err != nil {
+		return err
+	}
+	return fits(needs, diskOf)
 }
 
 // diskOf returns the disk of a folder, or of the nearest parent that exists.
@@ -219,7 +227,10 @@ func diskOf(dir string) (disk, error) {
 	var s unix.Statfs_t
 	var st unix.Stat_t
 	for {
-		err := cmp.Or(unix.Stat(dir, &st), unix.Statfs(dir, &s))
+		err := unix.Stat(dir, &st)
+		if err == nil {
+			err = unix.Statfs(dir, &s)
+		}
 		if errors.Is(err, fs.ErrNotExist) && dir != filepath.Dir(dir) {
 			dir = filepath.Dir(dir)
 			continue

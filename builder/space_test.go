@@ -136,3 +136,38 @@ func spaceTests(base string) map[string]spaceTest {
 		},
 	}
 }
+
+// Partial blobs are removed only if there is too little space, which is then looked at again. A bug was that cmp.Or(f(),
+// g()) of errors calls both.
+func TestFitsPruned(t *testing.T) {
+	needs := []need{{dir: "/cache", what: "the cache", bytes: 50, exact: true}}
+	failed := errors.New("failed")
+	for name, test := range map[string]struct {
+		before, after int64 // free space
+		prune, want   error
+		again         bool // it is looked at after pruning
+	}{
+		"enough":               {before: 50},
+		"enough once pruned":   {before: 49, after: 50, again: true},
+		"too little":           {before: 40, after: 49, want: ErrSpace, again: true},
+		"pruning is no answer": {before: 40, after: 50, prune: failed, want: failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pruned, again := false, false
+			err := fitsPruned(needs, func(string) (disk, error) {
+				if !pruned {
+					return disk{free: test.before}, nil
+				}
+				again = true
+				return disk{free: test.after}, nil
+			}, func() error {
+				pruned = true
+				return test.prune
+			})
+			if !errors.Is(err, test.want) || pruned != (test.before < 50) || again != test.again {
+				t.Errorf("got %v, pruned %v, looked again %v; want %v, %v, %v",
+					err, pruned, again, test.want, test.before < 50, test.again)
+			}
+		})
+	}
+}

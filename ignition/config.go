@@ -2,7 +2,6 @@ package ignition
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,7 +37,12 @@ type Snippet struct {
 }
 
 // Validate returns an error if a node could not use the configuration. It does not check the sets.
-func (c Config) Validate() error { return cmp.Or(CheckSSHKeys(c.SSHKeys), c.Node.Validate()) }
+func (c Config) Validate() error {
+	if err := CheckSSHKeys(c.SSHKeys); err != nil {
+		return err
+	}
+	return c.Node.Validate()
+}
 
 // CheckSSHKeys returns an error if one of the keys is not as in authorized_keys.
 func CheckSSHKeys(keys []string) error {

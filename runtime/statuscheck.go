@@ -1,7 +1,6 @@
 package runtime
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -66,7 +65,10 @@ func (s Status) check() error {
 			return fmt.Errorf("space[%d]: %+v: negative", i, space)
 		}
 	}
-	return cmp.Or(s.Totals.check(), checkTexts("unpinned", s.Unpinned...))
+	if err := s.Totals.check(); err != nil {
+		return err
+	}
+	return checkTexts("unpinned", s.Unpinned...)
 }
 
 func (t Totals) check() error {
@@ -117,7 +119,13 @@ func (s StoreStatus) check() error {
 	case s.Progress != nil && min(s.Progress.Bytes, s.Progress.OfBytes) < 0:
 		return fmt.Errorf("progress: %+v: negative", *s.Progress)
 	}
-	return cmp.Or(checkTexts("slot", s.Slot, s.Path), s.ReleaseID.Check(), s.Verity.check())
+	if err := checkTexts("slot", s.Slot, s.Path); err != nil {
+		return err
+	}
+	if err := s.ReleaseID.Check(); err != nil {
+		return err
+	}
+	return s.Verity.check()
 }
 
 func (v *VerityStatus) check() error {

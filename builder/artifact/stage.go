@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -114,8 +113,10 @@ func checkOutput(out string) (string, error) {
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%s: %w", target, ErrNotEmpty)
 	}
-	if mounted, err := mountPoint(target); err != nil || mounted {
-		return "", cmp.Or(err, fmt.Errorf("%s: %w: it is a mount point", target, ErrNotReplaceable))
+	if mounted, err := mountPoint(target); err != nil {
+		return "", err
+	} else if mounted {
+		return "", fmt.Errorf("%s: %w: it is a mount point", target, ErrNotReplaceable)
 	}
 	if here, err := filepath.EvalSymlinks("."); err == nil {
 		if here, err = filepath.Abs(here); err == nil && here == target {

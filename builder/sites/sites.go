@@ -1,7 +1,6 @@
 package sites
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,7 +80,10 @@ func judge(lock pinset.Lock, s Site) (done bool, reason string) {
 	if now.Wish == lock.Wish() && (lock.Number == 0 || now.Number >= lock.Number) {
 		return true, ""
 	}
-	if err := cmp.Or(lock.ReleaseID.IsOf(now.ReleaseID), lock.ReleaseID.Follows(now.ReleaseID)); err != nil {
+	if err := lock.ReleaseID.IsOf(now.ReleaseID); err != nil {
+		return false, err.Error()
+	}
+	if err := lock.ReleaseID.Follows(now.ReleaseID); err != nil {
 		return false, err.Error()
 	}
 	return false, ""

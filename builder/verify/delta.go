@@ -2,7 +2,6 @@ package verify
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -251,8 +250,11 @@ func WithBases(ctx context.Context, name string, bases []string, hooks progress.
 	}
 	err = c.check(ctx, hooks)
 	if err = errors.Join(err, damaged); err != nil {
-		if ctx.Err() != nil || errors.Is(err, root.ErrMount) {
-			return Result{}, cmp.Or(ctx.Err(), err)
+		if ctx.Err() != nil {
+			return Result{}, ctx.Err()
+		}
+		if errors.Is(err, root.ErrMount) {
+			return Result{}, err
 		}
 		return Result{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), artifact.ErrVerify, err)
 	}
@@ -320,7 +322,10 @@ func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks)
 	}
 	s := stored{StoreFile: store, name: name, layers: map[string]bool{}}
 	if s.delta, err = openDelta(store, b[0].Locked); err != nil {
-		return cmp.Or(damaged, fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err))
+		if damaged != nil {
+			return damaged
+		}
+		return fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err)
 	}
 	for id := range b[0].Layers() {
 		if s.delta == nil || s.delta.own[id] { // the lock of a delta lists the layers of its bases too

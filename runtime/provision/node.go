@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"cmp"
 	"path"
 	"slices"
 
@@ -103,7 +102,10 @@ type Dropin struct{ Name, Content string }
 
 // Validate returns an error if a node could not use the configuration. It does not check the sets.
 func (n Node) Validate() error {
-	return cmp.Or(n.Store.validate(), n.config().Validate())
+	if err := n.Store.validate(); err != nil {
+		return err
+	}
+	return n.config().Validate()
 }
 
 // Parts returns what the node must hold: equal nodes, equal bytes.

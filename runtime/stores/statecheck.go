@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -36,7 +35,10 @@ func (s State) check() error {
 		}
 	}
 	if s.Refused != nil {
-		if err := cmp.Or(pinset.CheckDigest("id", s.Refused.ID), s.Refused.ReleaseID.Check()); err != nil {
+		if err := pinset.CheckDigest("id", s.Refused.ID); err != nil {
+			return fmt.Errorf("refused: %w", err)
+		}
+		if err := s.Refused.ReleaseID.Check(); err != nil {
 			return fmt.Errorf("refused: %w", err)
 		}
 	}
@@ -48,7 +50,10 @@ func (s State) check() error {
 			return fmt.Errorf("setsToRemove: %q: not the name of a file", name)
 		}
 	}
-	return cmp.Or(optional("current", s.Current), checkText("selinuxContext", s.SELinuxContext))
+	if err := optional("current", s.Current); err != nil {
+		return err
+	}
+	return checkText("selinuxContext", s.SELinuxContext)
 }
 
 func (c Compaction) check() error {
@@ -58,7 +63,13 @@ func (c Compaction) check() error {
 	if len(c.GraphRoots) == 0 {
 		return errors.New("graphRoots: empty")
 	}
-	return cmp.Or(c.Store.check(), checkRoots("graphRoots", c.GraphRoots), checkDigests("replaces", c.Replaces))
+	if err := c.Store.check(); err != nil {
+		return err
+	}
+	if err := checkRoots("graphRoots", c.GraphRoots); err != nil {
+		return err
+	}
+	return checkDigests("replaces", c.Replaces)
 }
 
 func checkRoots(field string, roots []string) error {
@@ -94,8 +105,13 @@ func (o Store) check() error {
 	case o.Token != "" && !pinset.ValidID(o.Token):
 		return fmt.Errorf("token %q: not 64 hexadecimal digits", o.Token)
 	}
-	err := cmp.Or(optional("thin", o.Thin), o.ReleaseID.Check(), checkRoots("detaching", o.Detaching))
-	if err != nil || o.Verity.IsZero() {
+	if err := optional("thin", o.Thin); err != nil {
+		return err
+	}
+	if err := o.ReleaseID.Check(); err != nil {
+		return err
+	}
+	if err := checkRoots("detaching", o.Detaching); err != nil || o.Verity.IsZero() {
 		return err
 	}
 	if err := o.Verity.Validate(); err != nil {
@@ -105,7 +121,13 @@ func (o Store) check() error {
 }
 
 func (r Release) check() error {
-	if err := cmp.Or(optional("id", r.ID), optional("thin", r.Thin), r.ReleaseID.Check()); err != nil {
+	if err := optional("id", r.ID); err != nil {
+		return err
+	}
+	if err := optional("thin", r.Thin); err != nil {
+		return err
+	}
+	if err := r.ReleaseID.Check(); err != nil {
 		return err
 	}
 	if r.Program != nil {

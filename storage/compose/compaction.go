@@ -2,7 +2,6 @@ package compose
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -306,7 +305,10 @@ func (s *Store) moveLayer(from *squashfs.Copier, record layout.Layer) error {
 			part.dir.Add(path.Base(part.path), tree)
 		}
 	}
-	if err := cmp.Or(s.layers.add(record), s.out.WriteTree(diff)); err != nil {
+	if err := s.layers.add(record); err != nil {
+		return err
+	}
+	if err := s.out.WriteTree(diff); err != nil {
 		return err
 	}
 	s.overlay.Add(record.ID, diff)

@@ -2,7 +2,6 @@ package compose
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -181,16 +180,18 @@ func (s *Store) AddLayer(l Layer, src squashfs.File, size int64) (LayerInfo, err
 	s.chains.add(id, chain{
 		parent: keyOf(l.Parent), size: note.Size, inodes: count(diff), root: attributesOf(diff), known: true,
 	})
-	err = s.layers.add(layout.Layer{
+	if err := s.layers.add(layout.Layer{
 		ID: id, Parent: l.Parent, Created: s.mtime.UTC(),
 		CompressedDigest: l.Digest, CompressedSize: l.Size,
 		UncompressedDigest: l.DiffID, UncompressedSize: note.Size, Compression: int(compressionOf(l)),
 		UIDs: note.UIDs, GIDs: note.GIDs,
-	})
+	}); err != nil {
+		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
+	}
 	record.ModTime = s.mtime.Unix()
 	s.out.Settle(record)
 	s.layerDir.Add(path.Base(layout.TarSplitFile(id)), record)
-	if err := cmp.Or(err, s.placeLayer(id, l.Parent, diff)); err != nil {
+	if err := s.placeLayer(id, l.Parent, diff); err != nil {
 		return LayerInfo{}, fmt.Errorf("layer %s: %w", l.Digest, err)
 	}
 	info, _ := s.chains.info(id)

@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,8 +135,19 @@ func (c NodeConfig) Validate() error {
 			return fmt.Errorf("program: %w", err)
 		}
 	}
-	return cmp.Or(c.ReleaseID.Check(), c.Verity.Validate(), c.Kubelet.Validate(), c.Pins.Validate(),
-		c.ImageVolumes.Validate())
+	if err := c.ReleaseID.Check(); err != nil {
+		return err
+	}
+	if err := c.Verity.Validate(); err != nil {
+		return err
+	}
+	if err := c.Kubelet.Validate(); err != nil {
+		return err
+	}
+	if err := c.Pins.Validate(); err != nil {
+		return err
+	}
+	return c.ImageVolumes.Validate()
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.

@@ -2,7 +2,6 @@ package layout
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,6 +97,9 @@ func optional(err error) error {
 // Lock reads the lock in the folder of pinbox.
 func (s *Store) Lock() (pinset.Lock, error) {
 	l, err := decode(s, OwnLock, MaxStoreBytes, pinset.DecodeLock)
+	if err != nil {
+		return l, err
+	}
 	entries := len(l.Sets) + len(l.Images)
 	for _, set := range l.Sets {
 		entries += len(set.Images)
@@ -108,13 +110,16 @@ func (s *Store) Lock() (pinset.Lock, error) {
 	for _, a := range l.Artifacts {
 		entries += 1 + len(a.Blobs) + len(a.Tags)
 	}
-	return l, cmp.Or(err, s.countIn(OwnLock, entries))
+	return l, s.countIn(OwnLock, entries)
 }
 
 // Delta reads the description of a delta; it is the zero value if the store is not a delta.
 func (s *Store) Delta() (pinset.Delta, error) {
 	d, err := decode(s, OwnDelta, MaxStoreBytes, pinset.DecodeDelta)
-	return d, cmp.Or(optional(err), s.countIn(OwnDelta, len(d.Bases)+len(d.Needs)))
+	if optional(err) != nil {
+		return d, err
+	}
+	return d, s.countIn(OwnDelta, len(d.Bases)+len(d.Needs))
 }
 
 // Sets returns the texts of the PinnedImageSets in the folder of pinbox, by their file names. A

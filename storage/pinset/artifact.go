@@ -51,7 +51,10 @@ func (a LockedArtifact) validate() error {
 		return err
 	}
 	for i, b := range a.Blobs {
-		err := cmp.Or(CheckDigest("digest", b.Digest), checkPrintable("mediaType", b.MediaType))
+		err := CheckDigest("digest", b.Digest)
+		if err == nil {
+			err = checkPrintable("mediaType", b.MediaType)
+		}
 		if err == nil && b.Size < 0 {
 			err = fmt.Errorf("size %d: negative", b.Size)
 		}

@@ -1,7 +1,6 @@
 package pinset
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,8 +74,19 @@ func CheckContents(stores []StoreContent) error {
 }
 
 func (s StoreContent) check() error {
-	if err := cmp.Or(s.Base.validate(), s.ReleaseID.Check(), s.Platform.Validate(), CheckDigest("wish", s.Wish),
-		checkPrintable("artifacts", s.Artifacts...)); err != nil {
+	if err := s.Base.validate(); err != nil {
+		return err
+	}
+	if err := s.ReleaseID.Check(); err != nil {
+		return err
+	}
+	if err := s.Platform.Validate(); err != nil {
+		return err
+	}
+	if err := CheckDigest("wish", s.Wish); err != nil {
+		return err
+	}
+	if err := checkPrintable("artifacts", s.Artifacts...); err != nil {
 		return err
 	}
 	if s.Program != nil {

@@ -184,7 +184,7 @@ func DecodeLock(r io.Reader) (Lock, error) {
 		return unknownField(name)
 	})
 	if err == nil {
-		err = cmp.Or(l.ReleaseID.Check(), l.Platform.Validate(), l.validate())
+		err = l.validate()
 	}
 	if err != nil {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
@@ -192,8 +192,14 @@ func DecodeLock(r io.Reader) (Lock, error) {
 	return l, nil
 }
 
-// validate checks what concerns more than one entry.
+// validate checks what concerns the whole lock or more than one entry.
 func (l Lock) validate() error {
+	if err := l.ReleaseID.Check(); err != nil {
+		return err
+	}
+	if err := l.Platform.Validate(); err != nil {
+		return err
+	}
 	if l.Program != nil {
 		if err := l.Program.Check(); err != nil {
 			return fmt.Errorf("program: %w", err)
@@ -250,7 +256,10 @@ func (l LockedImage) validate() error {
 			return err
 		}
 	}
-	if err := cmp.Or(CheckDigest("manifest", l.Manifest), CheckDigest("config", l.Config)); err != nil {
+	if err := CheckDigest("manifest", l.Manifest); err != nil {
+		return err
+	}
+	if err := CheckDigest("config", l.Config); err != nil {
 		return err
 	}
 	if err := checkPrintable("from", l.From...); err != nil {
@@ -268,8 +277,13 @@ func (l *LockedLayer) validate() error {
 	if l == nil {
 		return errors.New("null")
 	}
-	if err := cmp.Or(CheckDigest("digest", l.Digest), CheckDigest("diffID", l.DiffID),
-		checkPrintable("mediaType", l.MediaType)); err != nil {
+	if err := CheckDigest("digest", l.Digest); err != nil {
+		return err
+	}
+	if err := CheckDigest("diffID", l.DiffID); err != nil {
+		return err
+	}
+	if err := checkPrintable("mediaType", l.MediaType); err != nil {
 		return err
 	}
 	if l.RootAttributes != "" && !rootAttributes.MatchString(l.RootAttributes) {

@@ -1,7 +1,6 @@
 package pinset
 
 import (
-	"cmp"
 	"debug/buildinfo"
 	"io"
 	"os"
@@ -33,7 +32,10 @@ func ReadProgram(f *os.File) (p Program, err error) {
 
 // Check returns an error for a digest or a version that no build writes.
 func (p Program) Check() error {
-	return cmp.Or(CheckDigest("digest", p.Digest), checkPrintable("version", p.Version))
+	if err := CheckDigest("digest", p.Digest); err != nil {
+		return err
+	}
+	return checkPrintable("version", p.Version)
 }
 
 // OlderThan reports whether both programs have a version, and that of p is the lower one. Without, the order is
