@@ -77,14 +77,15 @@ func makePlan(
 	}
 	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
 	o.Access.Documents = storage.Documents{None: o.brief, Tmp: tmp}
-	o.Access.Insecure = slices.Concat(o.Access.Insecure, p.spec.InsecureRegistries)
+	weakened := o.weakened()
+	o.Access.Insecure = o.insecure()
 	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
 		return p, err
 	}
 	if err := p.fetchEarly(ctx, o, early); err != nil {
 		return p, err
 	}
-	p.warnings = slices.Concat(p.material.Warnings, mirrorWarnings, p.client.Warnings())
+	p.warnings = slices.Concat(weakened, p.material.Warnings, mirrorWarnings, p.client.Warnings())
 	if p.release.Number == 0 && (!o.Signer.IsZero() || p.config.HasKeys()) {
 		p.warnings = append(p.warnings, "a signature does not tell an old store from a new one, and the release has no "+
 			"number: nodes attach any signed store of the appliance; metadata.release or --release-number sets it")

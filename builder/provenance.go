@@ -3,12 +3,15 @@ package builder
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/provenance"
+	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -59,10 +62,33 @@ func (o Options) parameters() map[string]any {
 	if o.Access.InsecurePolicy {
 		p["insecurePolicy"] = true
 	}
-	if hosts := o.Access.Insecure; len(hosts) > 0 {
+	if hosts := o.insecure(); len(hosts) > 0 {
 		p["insecureRegistries"] = anys(hosts)
 	}
+	if o.Appliance.Spec.ISO.Existing == spec.ExistingReplace {
+		p["isoExisting"] = spec.ExistingReplace
+	}
 	return p
+}
+
+// insecure returns the registries and mirrors whose certificates are not verified.
+func (o Options) insecure() []string {
+	return slices.Concat(o.Access.Insecure, o.Appliance.Spec.InsecureRegistries)
+}
+
+// weakened returns a warning for each check that the user has turned off. The provenance statement has them too.
+func (o Options) weakened() (warnings []string) {
+	if o.Access.InsecurePolicy {
+		warnings = append(warnings, "the signature policy is ignored, and every image is accepted: --insecure-policy")
+	}
+	if hosts := o.insecure(); len(hosts) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s may serve plain HTTP, or have an untrusted certificate: "+
+			"--insecure-registry or spec.insecureRegistries", strings.Join(hosts, ", ")))
+	}
+	if iso := o.Appliance.Spec.ISO; iso.Base != "" && iso.Existing == spec.ExistingReplace {
+		warnings = append(warnings, "an Ignition config that the ISO has already is replaced: --force or spec.iso.existing")
+	}
+	return warnings
 }
 
 // anys is a list as structpb takes it.

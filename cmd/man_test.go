@@ -41,20 +41,3 @@ func TestVersionOfTheProgram(t *testing.T) {
 		}
 	}
 }
-
-// pinbox's --node-binary and pinbox-node's --binary would have one variable.
-func TestVariableOfEachFlagIsItsOwn(t *testing.T) {
-	owners := map[string]string{"PINBOX_NODE_FLAGS": "the units", "PINBOX_SIGN_PASSPHRASE": "signing"}
-	for _, program := range programs {
-		for _, h := range helps(t, program) {
-			for flag := range h.usages {
-				name := strings.ToUpper(strings.ReplaceAll(program+"_"+flag, "-", "_"))
-				owner := program + " --" + flag
-				if other := owners[name]; other != "" && other != owner {
-					t.Errorf("got the variable %s of %s and %s, want one owner", name, owner, other)
-				}
-				owners[name] = owner
-			}
-		}
-	}
-}

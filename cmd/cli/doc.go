@@ -12,7 +12,6 @@
 //   - What is written can be shown on a terminal: controls, which can come from names of others,
 //     are escaped. Content writes a file as it is.
 //   - Paths to write to are flags -o and --out.
-//   - Each flag has an environment variable, which counts as if the command line had it.
 //   - Under puts flags under a heading of the help. A flag's usage is a clause that can be
 //     understood alone, in lower case and without a full stop.
 //   - A shell completes the value of a flag by its placeholder, DIR, FILE, PATH or DISK, unless

@@ -80,8 +80,6 @@ func usage(cmd *cobra.Command) error {
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\n`%s COMMAND --help` shows the flags of a command.\n", cmd.CommandPath())
-		fmt.Fprintf(w, "Each flag has an environment variable: %s for --output. The flag overrides it.\n",
-			variable(cmd.Root().Name(), "output"))
 	}
 	return nil
 }

@@ -20,10 +20,7 @@ type Program struct {
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	began := false
 	p.Root.SilenceUsage, p.Root.SilenceErrors = true, true
-	p.Root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		began = true
-		return fromEnvironment(cmd)
-	}
+	p.Root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	addGeneral(p.Root)
 	p.Root.AddCommand(p.errorsCommand())
 	completeAll(p.Root)

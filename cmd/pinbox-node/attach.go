@@ -34,6 +34,9 @@ func attachCommand() *cobra.Command {
 			}
 			o.Source = args[0]
 			progress := cli.NewProgress(cmd, output)
+			if o.Force {
+				progress.Note("--force: neither the appliance nor the order of the releases is checked")
+			}
 			o.Fetching = progress.Track("fetch the store")
 			o.Retrying = func(err error) { progress.Note(err.Error()) }
 			o.Progress = progress.Track("read the store")

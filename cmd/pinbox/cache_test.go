@@ -238,6 +238,11 @@ func TestCacheCommands(t *testing.T) {
 	do(cli.ExitOK, "removed: 6 packs", "prune", "--all")
 	do(cli.ExitOK, "cached: 0 packs", "ls")
 	do(cli.ExitUsage, "", "prune", "--keep", "much")
+	t.Setenv("PINBOX_CACHE_DIR", filepath.Join(t.TempDir(), "missing"))
+	if code, _, stderr := pinbox(t.Context(), "cache", "ls"); code != cli.ExitInput || !strings.Contains(stderr, "missing") {
+		t.Errorf("a folder of the environment: got exit code %d, want %d\n%s", code, cli.ExitInput, stderr)
+	}
+	t.Setenv("PINBOX_CACHE_DIR", "")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != cli.ExitOK ||
 		!strings.Contains(stdout, "cached: 0 packs") {

@@ -12,6 +12,9 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
+// cacheVariable is the environment variable with the default of --cache-dir.
+const cacheVariable = "PINBOX_CACHE_DIR"
+
 // cacheFlags are the flags of the cache of packs.
 type cacheFlags struct {
 	dir, size string
@@ -19,8 +22,8 @@ type cacheFlags struct {
 }
 
 func (f *cacheFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.dir, "cache-dir", "",
-		"`DIR` of packed layers, for later builds (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+	flags.StringVar(&f.dir, "cache-dir", os.Getenv(cacheVariable),
+		"`DIR` of packed layers, for later builds (default: "+cacheVariable+", or pinbox in $XDG_CACHE_HOME or ~/.cache)")
 	flags.StringVar(&f.size, "cache-size", "50GiB",
 		"`SIZE` that the cache may have after a build, 0 for no limit; the least recently used packs are removed first")
 	cli.Words(flags, "cache-size", "10GiB", "50GiB", "200GiB", "0")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,8 +14,8 @@ import (
 )
 
 func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
-	cmd.Flags().StringVar(dir, "cache-dir", "",
-		"`DIR` of packed layers (default: pinbox in $XDG_CACHE_HOME or ~/.cache)")
+	cmd.Flags().StringVar(dir, "cache-dir", os.Getenv(cacheVariable),
+		"`DIR` of packed layers (default: "+cacheVariable+", or pinbox in $XDG_CACHE_HOME or ~/.cache)")
 	cli.Under("Cache", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

@@ -131,7 +131,7 @@ func TestDeltaForPrograms(t *testing.T) {
 		t.Fatal(err)
 	}
 	if plan.Delta.Layers != 3 || plan.Delta != built.New || built.Out != dir || built.Store != "delta.squashfs" ||
-		len(built.Bases) != 1 || len(built.Warnings) != 1 {
+		len(built.Bases) != 1 || len(built.Warnings) != 2 { // spec.ignition, and the registry without TLS
 		t.Errorf("%+v\n%+v", plan, built)
 	}
 	var verified verify.Result

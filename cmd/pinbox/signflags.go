@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 
 	"github.com/spf13/pflag"
@@ -11,8 +12,12 @@ import (
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
-// passphraseVariable is the environment variable with the passphrase of the key.
-const passphraseVariable = "PINBOX_SIGN_PASSPHRASE"
+// passphraseVariable is the environment variable with the passphrase of the key, passphraseFileVariable the one with
+// the default of --sign-passphrase-file.
+const (
+	passphraseVariable     = "PINBOX_SIGN_PASSPHRASE"
+	passphraseFileVariable = passphraseVariable + "_FILE"
+)
 
 // signFlags are the flags for signing of build, delta and medium.
 type signFlags struct{ key, passphrase string }
@@ -21,7 +26,8 @@ func (f *signFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "sign-key", "",
 		"`FILE` of a secret key of OpenPGP, minisign or cosign, to sign the sums and the store with")
 	flags.StringVar(&f.passphrase, "sign-passphrase-file", "",
-		"`FILE` with the passphrase of that key (default: the value of "+passphraseVariable+")")
+		"`FILE` with the passphrase of that key (default: "+passphraseFileVariable+", or the value of "+
+			passphraseVariable+")")
 	cli.Files(flags, "sign-key", "key", "gpg", "asc")
 	cli.Under("Signature", flags)
 }
@@ -35,9 +41,9 @@ func (f signFlags) signer() (signature.Signer, error) {
 		return signature.Signer{}, nil
 	}
 	passphrase := []byte(os.Getenv(passphraseVariable))
-	if f.passphrase != "" {
+	if file := cmp.Or(f.passphrase, os.Getenv(passphraseFileVariable)); file != "" {
 		var err error
-		if passphrase, err = input.Read(f.passphrase); err != nil {
+		if passphrase, err = input.Read(file); err != nil {
 			return signature.Signer{}, err
 		}
 		passphrase = bytes.TrimRight(passphrase, "\r\n")
