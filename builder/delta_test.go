@@ -14,7 +14,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
@@ -222,23 +221,6 @@ func TestDeltaWithoutANewLayer(t *testing.T) {
 	checkStores(t, trees(t, pins[0]...), mount(t, base, out), pins[0]...)
 	if _, err := verify.WithBases(t.Context(), out, []string{base}, progress.Hooks{}); err != nil {
 		t.Errorf("got %v, want no error", err)
-	}
-}
-
-// A store of format tar can be the base of a delta.
-func TestDeltaOverATar(t *testing.T) {
-	fixtures.NeedRoot(t)
-	_, _, pins := series(t, 2)
-	o := options(t, sample.Set("worker", pins[0]...))
-	o.Appliance.Spec.Store.Format = format.Tar
-	build(t, o)
-	base := t.TempDir()
-	appliance.Extract(t, filepath.Join(o.Out, format.TarFile), base)
-	out, _ := delta(t, []string{o.Out}, pins[1]...)
-	checkStores(t, trees(t, slices.Concat(pins...)...), append(mount(t, out), base), slices.Concat(pins...)...)
-	v, err := verify.WithBases(t.Context(), out, []string{o.Out}, progress.Hooks{})
-	if err != nil || len(v.Unchecked) != 1 || v.Delta.Mounted {
-		t.Errorf("got %+v, %v; want one unchecked base, and a delta that was not mounted", v, err)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -127,11 +127,10 @@ func archiveOf(t *testing.T, n int) source.Entry {
 
 // storeOf returns a source that is a store of n images.
 func storeOf(t *testing.T, n int) source.Entry {
-	o, dir := appliance.Options(t, nil), t.TempDir()
+	o, dir := appliance.Options(t, nil), filepath.Join(t.TempDir(), "store")
 	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
-	o.Appliance.Spec.Store.Format = format.Tar
 	appliance.Build(t, o)
-	fixtures.Run(t, "tar", "-C", dir, "-xf", filepath.Join(o.Out, format.TarFile))
+	fixtures.Run(t, "unsquashfs", "-no-xattrs", "-dest", dir, filepath.Join(o.Out, artifact.StoreFile))
 	return source.Entry{Source: &source.ContainersStorage{Path: dir}}
 }
 

@@ -111,7 +111,7 @@ func spaceTests(base string) map[string]spaceTest {
 	const a, b = 100 * k * 2 / 3, 15 * k // packed
 	const packed = 1000*k*2/3 + a + b
 	image := func(packed int64) int64 { return (packed + 10*k) * 128 / 127 } // with pinbox's own files and the hash tree
-	tar := func(o *Options) { o.Appliance.Spec.Store.Format = format.Tar }
+	folder := func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }
 	return map[string]spaceTest{
 		"empty cache":         {func(*Options) {}, nil, image(packed) + 10*k, packed},
 		"one layer is cached": {func(*Options) {}, []string{"base"}, image(1200*k+a+b) + 10*k, a + b},
@@ -120,16 +120,13 @@ func spaceTests(base string) map[string]spaceTest {
 		"with an ISO": {
 			func(o *Options) { o.Appliance.Spec.ISO.Base = base }, nil, 500 + 2*image(packed) + 10*k, packed,
 		},
-		"a tar":                 {tar, nil, 2530 * k, packed},
-		"a tar, all are cached": {tar, []string{"base", "a", "b"}, 2530 * k, 0},
-		"a tar, no cache":       {func(o *Options) { tar(o); o.Cache.Dir = "" }, nil, 2530*k + packed, 0},
-		"a folder":              {func(o *Options) { o.Appliance.Spec.Store.Format = format.Dir }, nil, 2530 * k, 0},
-		"a tar with a lock": {func(o *Options) {
-			tar(o)
+		"a folder": {folder, nil, 2530 * k, 0},
+		"a folder with a lock": {func(o *Options) {
+			folder(o)
 			base := gz("base", 1000*k)
 			base.UnpackedSize = 3000 * k
 			o.Lock = pinset.Lock{Images: []pinset.LockedImage{{Layers: []*pinset.LockedLayer{base}}}}
-		}, nil, 3530 * k, packed},
+		}, nil, 3530 * k, 0},
 		"an ISO with the store on another disk": {
 			func(o *Options) { o.Appliance.Spec.ISO.Base = base; o.Appliance.Spec.Node.Store.VolumeLabel = "X" }, nil,
 			500 + image(packed) + 10*k, packed,

@@ -34,13 +34,11 @@ var othersFlags = map[string]string{
 	"--ignition-file":                "coreos-installer",
 	"--insecure-ignore-tlog":         "cosign",
 	"--kubernetes-version":           "kubeadm",
-	"--numeric-owner":                "tar",
 	"--predicate":                    "cosign",
 	"--preserve-digests":             "skopeo",
 	"--pull":                         "podman",
 	"--rm":                           "podman",
 	"--root-hash-file":               "veritysetup",
-	"--same-permissions":             "tar",
 	"--save-partlabel":               "coreos-installer",
 	"--server-side":                  "oc",
 	"--signature":                    "cosign",
@@ -50,8 +48,6 @@ var othersFlags = map[string]string{
 	"--to-image":                     "oc",
 	"--type":                         "cosign",
 	"--verify":                       "gpg",
-	"--xattrs":                       "tar",
-	"--xattrs-include":               "tar",
 }
 
 var (

@@ -138,7 +138,7 @@ var rooms = map[string][]string{
 	},
 	"storage": {
 		"storage",
-		"storage/cache storage/root storage/tarball",
+		"storage/cache storage/root",
 		"storage/compose storage/environment storage/thin",
 		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",

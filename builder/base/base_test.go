@@ -127,7 +127,6 @@ func TestRead(t *testing.T) {
 		want pinset.Base
 	}{
 		"folder with a squashfs": {folder(t, whole(artifact.StoreFile)), withStore},
-		"folder with a tar":      {folder(t, whole(format.TarFile)), withStore},
 		"folder of a delta":      {folder(t, whole(artifact.DeltaStoreFile)), withStore},
 		"ISO":                    {medium(t, onMedium), withStore},
 		"lock": {
@@ -203,7 +202,7 @@ func TestReadRefuses(t *testing.T) {
 		"folder with another lock": {write(t, changed(whole)), artifact.ErrVerify, artifact.LockFile},
 		"folder with a store of format dir": {
 			folder(t, map[string]string{"store/overlay-images/images.json": "[]", artifact.LockFile: text}),
-			base.ErrUnsuitable, "squashfs and tar",
+			base.ErrUnsuitable, "squashfs",
 		},
 		"ISO without pinbox's files": {
 			medium(t, map[string]string{"other": ""}), artifact.ErrNotAppliance, "",

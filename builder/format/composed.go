@@ -23,19 +23,13 @@ import (
 // BlobEncoding follows the encoding of layers in that of packs of files.
 const BlobEncoding = "-file"
 
-// output is the file of a store while it is written.
-type output interface {
-	compose.Output
-	// finish writes the rest of the file; top is the root directory of the tree.
-	finish(top *squashfs.Inode) (artifact.Store, error)
-}
-
-// composed is a store that package compose makes of packs. The output decides the format.
+// composed is a store that package compose makes of packs. finish writes its file, which decides the format.
 type composed struct {
 	*compose.Store
 	opts       Options
 	compressor *squashfs.Compressor
-	out        output
+	out        *squashfs.Writer
+	finish     func(*squashfs.Image) (artifact.Store, error)
 	// program is the pack of the program, or programErr why there is none, and programKey its key, from Fill until it is
 	// added.
 	program    *os.File
@@ -43,8 +37,8 @@ type composed struct {
 	programKey cache.Key
 }
 
-func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ *composed, err error) {
-	c := &composed{opts: o, compressor: o.Compressor}
+func newComposed(o Options, finish func(*squashfs.Image) (artifact.Store, error)) (_ *composed, err error) {
+	c := &composed{opts: o, compressor: o.Compressor, finish: finish}
 	o.Packing.Tmp = o.Dir
 	defer func() {
 		if err != nil {
@@ -56,7 +50,7 @@ func newComposed(o Options, open func(*squashfs.Compressor) (output, error)) (_ 
 			return nil, err
 		}
 	}
-	if c.out, err = open(c.compressor); err != nil {
+	if c.out, err = squashfs.NewWriter(c.compressor.ImageOptions(o.ModTime)); err != nil {
 		return nil, err
 	}
 	if c.Store, err = compose.NewStore(c.out, c.compressor, o.ModTime, o.Dir); err != nil {
@@ -208,7 +202,12 @@ func (c *composed) Close() (artifact.Store, error) {
 	if err != nil {
 		return artifact.Store{}, err
 	}
-	return c.out.finish(top)
+	image, err := c.out.Close(top)
+	if err != nil {
+		return artifact.Store{}, err
+	}
+	defer image.Close()
+	return c.finish(image)
 }
 
 func (c *composed) Abort() error {

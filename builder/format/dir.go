@@ -29,9 +29,9 @@ type dirFormat struct{}
 
 func (dirFormat) Describe() Description {
 	return Description{
-		Name: Dir, File: DirFile, Marker: layout.ImagesFile, MainStore: true,
+		Name: Dir, File: DirFile, Marker: layout.ImagesFile,
 		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
-			"formats squashfs and tar have predictable names",
+			"format squashfs has predictable names",
 		Writable: root.CheckPrivileges, Limitation: root.UserNamespaceWarning,
 	}
 }

@@ -1,4 +1,4 @@
-// Package format writes the store of an appliance as a squashfs, a tar or a folder. The tree in it is made
+// Package format writes the store of an appliance as a squashfs or a folder. The tree in it is made
 // by storage/compose, or by the containers/storage library.
 //
 // Everything that depends on the format is behind the interface Format: no other package compares the names

@@ -37,7 +37,7 @@ type Format interface {
 }
 
 // table lists all formats. The first one is the default.
-var table = []Format{squashFormat{}, tarFormat{}, dirFormat{}, thinFormat{}}
+var table = []Format{squashFormat{}, dirFormat{}, thinFormat{}}
 
 // Description lists the properties of a format.
 type Description struct {
@@ -51,10 +51,6 @@ type Description struct {
 	// Mounted is true if the node mounts the store, so that it can be on a medium, in a partition or in an
 	// ISO. Otherwise the administrator puts the tree into a folder of the node before CRI-O starts.
 	Mounted bool
-	// Unpacked is true if the store has to be unpacked into that folder, and not copied.
-	Unpacked bool
-	// MainStore is true if that folder can be CRI-O's main store.
-	MainStore bool
 	// UsesCache is true if the format is made of packs, which the cache keeps for later builds.
 	UsesCache bool
 	// UnsuitableBase is why a store of this format cannot be the base of a delta; "" if it can.

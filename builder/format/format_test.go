@@ -21,11 +21,10 @@ import (
 // The properties of formats, which other packages rely on.
 var descriptions = []format.Description{
 	{Name: "squashfs", File: "store.squashfs", Delta: "delta.squashfs", Mounted: true, UsesCache: true},
-	{Name: "tar", File: "store.tar", Unpacked: true, UsesCache: true},
 	{
-		Name: "dir", File: "store", Marker: "overlay-images/images.json", MainStore: true,
+		Name: "dir", File: "store", Marker: "overlay-images/images.json",
 		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
-			"formats squashfs and tar have predictable names",
+			"format squashfs has predictable names",
 	},
 }
 
@@ -46,7 +45,7 @@ func TestTable(t *testing.T) {
 	if diff := cmp.Diff(descriptions, got); diff != "" {
 		t.Errorf("formats (-want +got):\n%s", diff)
 	}
-	if got, want := format.NamesWith(func(d format.Description) bool { return d.UsesCache }), "squashfs or tar"; got != want {
+	if got, want := format.NamesWith(func(d format.Description) bool { return d.UsesCache }), "squashfs"; got != want {
 		t.Errorf("got the formats %q that use the cache, want %q", got, want)
 	}
 	if f := format.Of(""); f == nil || f.Describe().Name != format.Squashfs {
@@ -74,7 +73,6 @@ func TestFind(t *testing.T) {
 	}{
 		"squashfs":                    {[]string{"store.squashfs"}, format.Squashfs, "store.squashfs"},
 		"delta":                       {[]string{"delta.squashfs"}, format.Squashfs, "delta.squashfs"},
-		"tar":                         {[]string{"store.tar"}, format.Tar, "store.tar"},
 		"dir":                         {[]string{"store/overlay-images/images.json"}, format.Dir, "store"},
 		"no store":                    {nil, "", ""},
 		"folder that is not a store":  {[]string{"store/README", "manifests/store.squashfs"}, "", ""},
@@ -111,9 +109,6 @@ func TestNeeds(t *testing.T) {
 		"squashfs, cached":          {format.Squashfs, cached, format.Needs{Store: 103, Temporary: 3, Cache: 60}},
 		"squashfs, own files alone": {format.Squashfs, format.Sizes{Own: 9}, format.Needs{}},
 		"squashfs, all kept":        {format.Squashfs, all, format.Needs{}},
-		"tar":                       {format.Tar, sizes, format.Needs{Store: 309, Temporary: 100}},
-		"tar, cached":               {format.Tar, cached, format.Needs{Store: 309, Cache: 60}},
-		"tar, all kept":             {format.Tar, all, format.Needs{Store: 309}},
 		"dir":                       {format.Dir, sizes, format.Needs{Store: 309}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -124,12 +119,11 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// write writes a store without images, with one file of pinbox's own.
-func write(t *testing.T, name format.Name, dir string, checkSize func(int64) error) (artifact.Store, error) {
+// write writes a squashfs without images, with one file of pinbox's own.
+func write(t *testing.T, dir string, checkSize func(int64) error) (artifact.Store, error) {
 	t.Helper()
-	f := format.Of(name)
-	s, err := f.Open(t.Context(), format.Options{
-		Dir: dir, Name: f.Describe().File, ModTime: time.Unix(1_000_000_000, 0), CheckSize: checkSize,
+	s, err := format.Of(format.Squashfs).Open(t.Context(), format.Options{
+		Dir: dir, Name: artifact.StoreFile, ModTime: time.Unix(1_000_000_000, 0), CheckSize: checkSize,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -147,45 +141,43 @@ func write(t *testing.T, name format.Name, dir string, checkSize func(int64) err
 
 // A store is described as it is written, is complete, and leaves no other file.
 func TestWrite(t *testing.T) {
-	for _, name := range []format.Name{format.Squashfs, format.Tar} {
-		t.Run(string(name), func(t *testing.T) {
-			dir := t.TempDir()
-			var checked int64
-			store, err := write(t, name, dir, func(size int64) error { checked = size; return nil })
-			if err != nil {
-				t.Fatal(err)
-			}
-			file := format.Of(name).Describe().File
-			content, err := os.ReadFile(filepath.Join(dir, file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := artifact.Store{Name: file, Size: int64(len(content)), Sum: digest.FromBytes(content).Encoded()}
-			verified, err := format.Of(name).Verify(t.Context(), filepath.Join(dir, file), progress.Hooks{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want.Tree = verified.Tree // storage/verity's own tests compare trees with veritysetup's
-			if store != want {
-				t.Errorf("got the store %+v, want %+v", store, want)
-			}
-			if name == format.Squashfs && checked != want.Size {
-				t.Errorf("got a check of %d bytes, want %d", checked, want.Size)
-			}
-			if verified.Size != want.Size {
-				t.Errorf("got %d bytes from Verify, want %d", verified.Size, want.Size)
-			}
-			if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-				t.Errorf("got the files %v and %v, want the store alone", entries, err)
-			}
-		})
+	dir := t.TempDir()
+	var checked int64
+	store, err := write(t, dir, func(size int64) error { checked = size; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(dir, artifact.StoreFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := artifact.Store{
+		Name: artifact.StoreFile, Size: int64(len(content)), Sum: digest.FromBytes(content).Encoded(),
+	}
+	verified, err := format.Of(format.Squashfs).Verify(t.Context(), filepath.Join(dir, artifact.StoreFile),
+		progress.Hooks{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want.Tree = verified.Tree // storage/verity's own tests compare trees with veritysetup's
+	if store != want {
+		t.Errorf("got the store %+v, want %+v", store, want)
+	}
+	if checked != want.Size {
+		t.Errorf("got a check of %d bytes, want %d", checked, want.Size)
+	}
+	if verified.Size != want.Size {
+		t.Errorf("got %d bytes from Verify, want %d", verified.Size, want.Size)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("got the files %v and %v, want the store alone", entries, err)
 	}
 }
 
 // The size of a squashfs is known before its first byte is written.
 func TestWriteOfTooLargeAStore(t *testing.T) {
 	dir, full := t.TempDir(), errors.New("disk full")
-	if _, err := write(t, format.Squashfs, dir, func(int64) error { return full }); !errors.Is(err, full) {
+	if _, err := write(t, dir, func(int64) error { return full }); !errors.Is(err, full) {
 		t.Errorf("got %v, want %v", err, full)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
@@ -199,31 +191,24 @@ func used(superblock []byte) uint64 { return binary.LittleEndian.Uint64(superblo
 // Files may be cut off so that their sums match, if the sums were made later.
 func TestVerifyFindsIncompleteFiles(t *testing.T) {
 	for name, c := range map[string]struct {
-		format format.Name
 		change func(content []byte) []byte
 		want   string
 	}{
-		"squashfs, cut off": {
-			format.Squashfs, func(b []byte) []byte { return b[:len(b)-1] }, "store.squashfs: there is no hash tree",
+		"cut off": {func(b []byte) []byte { return b[:len(b)-1] }, "store.squashfs: there is no hash tree"},
+		"without its hash tree": {
+			func(b []byte) []byte { return b[:used(b)] }, "store.squashfs: there is no hash tree",
 		},
-		"squashfs, without its hash tree": {
-			format.Squashfs, func(b []byte) []byte { return b[:used(b)] }, "store.squashfs: there is no hash tree",
-		},
-		"squashfs, another magic": {
-			format.Squashfs, func(b []byte) []byte { return append([]byte("x"), b[1:]...) },
+		"another magic": {
+			func(b []byte) []byte { return append([]byte("x"), b[1:]...) },
 			"store.squashfs: the hash tree is not that of the data",
 		},
-		"tar, without its last block": {
-			format.Tar, func(b []byte) []byte { return b[:len(b)-512] }, "store.tar ends early, after ",
-		},
-		"tar, empty": {format.Tar, func([]byte) []byte { return nil }, "store.tar ends early, after 0 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			if _, err := write(t, c.format, dir, func(int64) error { return nil }); err != nil {
+			if _, err := write(t, dir, func(int64) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join(dir, format.Of(c.format).Describe().File)
+			file := filepath.Join(dir, artifact.StoreFile)
 			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
@@ -231,8 +216,8 @@ func TestVerifyFindsIncompleteFiles(t *testing.T) {
 			if err := os.WriteFile(file, c.change(content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, err = format.Of(c.format).Verify(t.Context(), file, progress.Hooks{})
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			_, err = format.Of(format.Squashfs).Verify(t.Context(), file, progress.Hooks{})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})

@@ -42,45 +42,28 @@ func (squashFormat) Needs(s Sizes) Needs {
 }
 
 func (squashFormat) Open(ctx context.Context, o Options) (Store, error) {
-	return newComposed(o, func(compressor *squashfs.Compressor) (output, error) {
-		w, err := squashfs.NewWriter(compressor.ImageOptions(o.ModTime))
-		if err != nil {
-			return nil, err
-		}
-		return &squashFile{Writer: w, ctx: ctx, opts: o}, nil
-	})
+	return newComposed(o, func(image *squashfs.Image) (artifact.Store, error) { return writeStore(ctx, o, image) })
 }
 
-// squashFile is the file of a squashfs. Its layout is complete before the first byte is written.
-type squashFile struct {
-	*squashfs.Writer
-	ctx  context.Context
-	opts Options
-}
-
-func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
-	image, err := q.Close(top)
-	if err != nil {
-		return artifact.Store{}, err
-	}
-	defer image.Close()
+// writeStore writes the file of a squashfs. Its layout is complete before the first byte is written.
+func writeStore(ctx context.Context, o Options, image *squashfs.Image) (artifact.Store, error) {
 	size := verity.Size(image.Size())
-	if err := q.opts.CheckSize(size); err != nil {
+	if err := o.CheckSize(size); err != nil {
 		return artifact.Store{}, err
 	}
-	q.opts.Hooks.Begin("write store", size)
-	scratch, err := atomicfile.Unnamed(q.opts.Dir)
+	o.Hooks.Begin("write store", size)
+	scratch, err := atomicfile.Unnamed(o.Dir)
 	if err != nil {
 		return artifact.Store{}, err
 	}
 	defer scratch.Close()
-	f, err := atomicfile.Create(filepath.Join(q.opts.Dir, q.opts.Name), 0o644)
+	f, err := atomicfile.Create(filepath.Join(o.Dir, o.Name), 0o644)
 	if err != nil {
 		return artifact.Store{}, err
 	}
 	defer f.Abort()
 	share(f, image.Ranges())
-	w := artifact.NewHashWriter(q.ctx, f, q.opts.Hooks.Add)
+	w := artifact.NewHashWriter(ctx, f, o.Hooks.Add)
 	v := verity.NewWriter(w, image.Size(), scratch)
 	if _, err := image.WriteTo(v); err != nil {
 		return artifact.Store{}, err
@@ -89,7 +72,7 @@ func (q *squashFile) finish(top *squashfs.Inode) (artifact.Store, error) {
 	if err != nil {
 		return artifact.Store{}, err
 	}
-	return artifact.Store{Name: q.opts.Name, Size: w.Size(), Sum: w.Sum(), Tree: tree}, f.Commit()
+	return artifact.Store{Name: o.Name, Size: w.Size(), Sum: w.Sum(), Tree: tree}, f.Commit()
 }
 
 // share makes blocks of packs blocks of the store where the file system can do that, so that they are written once.

@@ -55,21 +55,13 @@ func (thinFormat) Needs(s Sizes) Needs {
 }
 
 func (thinFormat) Open(ctx context.Context, o Options) (_ Store, err error) {
-	t := &thinDelta{ctx: ctx}
+	t := &thinDelta{ctx: ctx, store: &unnamedFile{ctx: ctx, opts: o}}
 	defer func() {
 		if err != nil {
 			_ = t.Abort() // it is always nil
 		}
 	}()
-	t.composed, err = newComposed(o, func(c *squashfs.Compressor) (output, error) {
-		w, err := squashfs.NewWriter(c.ImageOptions(o.ModTime))
-		if err != nil {
-			return nil, err
-		}
-		t.store = &unnamedFile{Writer: w, ctx: ctx, opts: o}
-		return t.store, nil
-	})
-	if err != nil {
+	if t.composed, err = newComposed(o, t.store.write); err != nil {
 		return nil, err
 	}
 	w, err := squashfs.NewWriter(t.compressor.ImageOptions(o.ModTime))
@@ -224,28 +216,20 @@ func (t *thinDelta) Abort() error {
 	if t.composed == nil {
 		return nil
 	}
-	if t.store != nil {
-		t.store.Close()
-	}
+	t.store.Close()
 	return t.composed.Abort()
 }
 
 // unnamedFile is the store of a delta in a file without a name, from which its recipes are made.
 type unnamedFile struct {
-	*squashfs.Writer
 	ctx  context.Context
 	opts Options
 	file *os.File
 	size int64 // of the squashfs, in bytes
 }
 
-// finish returns a store of the size that it has with its hash tree.
-func (u *unnamedFile) finish(top *squashfs.Inode) (artifact.Store, error) {
-	image, err := u.Writer.Close(top)
-	if err != nil {
-		return artifact.Store{}, err
-	}
-	defer image.Close()
+// write returns a store of the size that it has with its hash tree.
+func (u *unnamedFile) write(image *squashfs.Image) (_ artifact.Store, err error) {
 	u.size = image.Size()
 	if err := u.opts.CheckSize(u.size); err != nil {
 		return artifact.Store{}, err

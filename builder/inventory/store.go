@@ -48,7 +48,7 @@ func (v *Inventory) readStore(ctx context.Context, name string, lock pinset.Lock
 	return v.readRecords(ctx, root.FS(), lock)
 }
 
-// errNoRecords is about locks, stores of format tar, and media in parts.
+// errNoRecords is about locks, and media in parts.
 var errNoRecords = errors.New("there is no store here that can be read in place")
 
 func (v *Inventory) unread(what string, why error) {

@@ -90,9 +90,8 @@ type Spec struct {
 
 // Store describes how the image store is written.
 type Store struct {
-	// Format is squashfs (the default), a file system image that the node mounts; tar, an
-	// archive of the same tree for administrators who make the nodes' file system; or dir, a
-	// folder that the containers/storage library writes, which requires root.
+	// Format is squashfs (the default), a file system image that the node mounts, or dir, a folder
+	// that the containers/storage library writes, which requires root.
 	Format format.Name `yaml:"format,omitempty"`
 	// Compression of the squashfs: zstd (the default), gzip or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -36,8 +35,7 @@ func (s Spec) validateStore() error {
 	if s.Store.CompressionLevel != "" && s.Store.Compression == squashfs.None {
 		return errors.New("spec.store.compressionLevel does not go with spec.store.compression none")
 	}
-	about := f.Describe()
-	if about.Mounted {
+	if f.Describe().Mounted {
 		return nil
 	}
 	only := func(field string) error {
@@ -63,9 +61,6 @@ func (s Spec) validateStore() error {
 		return only("spec.node.store.verity")
 	case s.Node.Store.PartitionLabel != "":
 		return only("spec.node.store.partitionLabel")
-	case !about.MainStore && s.Node.Store.Path == provision.MainStore:
-		return fmt.Errorf("spec.node.store.path %s is CRI-O's main store: use spec.store.format %s",
-			provision.MainStore, format.NamesWith(func(d format.Description) bool { return d.MainStore }))
 	}
 	return nil
 }

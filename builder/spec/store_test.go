@@ -14,35 +14,33 @@ func TestOptionsOfFormats(t *testing.T) {
 	const head = "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata:\n  name: a\nspec:\n  sources:\n" +
 		"  - pinnedImageSets: [a.yaml]\n"
 	for rest, want := range map[string]string{
-		"  store: {format: tar}\n":                                                       "",
-		"  store: {format: tar}\n  node: {store: {path: /srv/store}}\n":                  "",
+		"  store: {format: dir}\n":                                                       "",
+		"  store: {format: dir}\n  node: {store: {path: /srv/store}}\n":                  "",
 		"  store: {format: squashfs, compression: gzip}\n":                               "",
 		"  store: {format: dir}\n  node: {store: {path: /var/lib/containers/storage}}\n": "",
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/containers/storage}}\n": "main store: use spec.store.format dir",
-		"  store: {format: dir}\n  iso: {base: a.iso}\n": "spec.iso.base requires " +
-			"spec.store.format squashfs; it is dir",
-		"  store: {format: zip}\n": `spec.store.format is "zip"; it must be one of squashfs`,
-		"  store: {format: tar, compression: gzip}\n": "spec.store.compression " +
-			"requires spec.store.format squashfs; it is tar",
+		"  store: {format: zip}\n":                                                       `spec.store.format is "zip"; it must be one of squashfs`,
+		"  store: {format: dir, compression: gzip}\n": "spec.store.compression " +
+			"requires spec.store.format squashfs; it is dir",
 		"  store: {compressionLevel: best}\n":                    "",
 		"  store: {compression: gzip, compressionLevel: fast}\n": "",
 		"  store: {compressionLevel: 3}\n":                       "not fast, default or best",
 		"  store: {compression: none, compressionLevel: fast}\n": "spec.store.compressionLevel " +
 			"does not go with spec.store.compression none",
-		"  store: {format: tar, compressionLevel: fast}\n": "spec.store.compressionLevel " +
-			"requires spec.store.format squashfs; it is tar",
-		"  store: {format: tar, blockSize: 4096}\n": "spec.store.blockSize " +
+		"  store: {format: dir, compressionLevel: fast}\n": "spec.store.compressionLevel " +
+			"requires spec.store.format squashfs; it is dir",
+		"  store: {format: dir, blockSize: 4096}\n": "spec.store.blockSize " +
 			"requires",
-		"  store: {format: tar}\n  iso: {base: a.iso}\n": "spec.iso.base requires",
-		"  store: {format: tar}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install " +
+		"  store: {format: dir}\n  iso: {base: a.iso}\n": "spec.iso.base requires " +
+			"spec.store.format squashfs; it is dir",
+		"  store: {format: dir}\n  iso: {base: a.iso, mode: install, installDevice: /dev/sda}\n": "spec.iso.mode install " +
 			"requires",
-		"  store: {format: tar}\n  node: {store: {volumeLabel: PINBOX}}\n": "spec.node.store.volumeLabel requires",
-		"  store: {format: tar}\n  node: {store: {partitionLabel: pinbox-store}}\n": "spec.node.store.partitionLabel " +
+		"  store: {format: dir}\n  node: {store: {volumeLabel: PINBOX}}\n": "spec.node.store.volumeLabel requires",
+		"  store: {format: dir}\n  node: {store: {partitionLabel: pinbox-store}}\n": "spec.node.store.partitionLabel " +
 			"requires",
 		// of stores that are attached later
-		"  store: {format: tar}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":            "",
-		"  store: {format: tar}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where other stores are mounted",
-		"  store: {format: tar}\n  node: {store: {path: \"/a b\"}}\n":                 "letters, digits",
+		"  store: {format: dir}\n  node: {selinuxContext: \"a:b:c:s0\"}\n":            "",
+		"  store: {format: dir}\n  node: {store: {path: /var/lib/pinbox/stores/3}}\n": "where other stores are mounted",
+		"  store: {format: dir}\n  node: {store: {path: \"/a b\"}}\n":                 "letters, digits",
 	} {
 		t.Run(rest, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "appliance.yaml")

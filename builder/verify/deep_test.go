@@ -42,7 +42,7 @@ func TestStoreWithOtherContent(t *testing.T) {
 // Without a squashfs there is nothing that can be read.
 func TestNoLayersToRead(t *testing.T) {
 	dir := copied(t, built(t).base)
-	if err := os.Rename(filepath.Join(dir, artifact.StoreFile), filepath.Join(dir, "store.tar")); err != nil {
+	if err := os.Rename(filepath.Join(dir, artifact.StoreFile), filepath.Join(dir, "store")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := verify.Layers(t.Context(), []string{dir}, progress.Hooks{}); !errors.Is(err, verify.ErrNoLayers) {

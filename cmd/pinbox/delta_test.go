@@ -149,8 +149,8 @@ func TestBadDeltas(t *testing.T) {
 	u := newUpgrade(t)
 	_, _ = u.run(cli.ExitOK, "", "lock", "-c", u.first, "--insecure-registry=127.0.0.1")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
-	tarred := write(t, "tar.yaml",
-		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: tar}\n  ignition:", 1)))
+	folder := write(t, "folder.yaml",
+		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: dir}\n  ignition:", 1)))
 	named := write(t, "named.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  node: {binary: no-such-file}\n  ignition:", 1)))
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func TestBadDeltas(t *testing.T) {
 		{cli.ExitUsage, "has no flag", []string{"--from", u.old, "-c", u.next, "more"}},
 		{cli.ExitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
 		{cli.ExitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
-		{cli.ExitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", tarred}},
+		{cli.ExitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", folder}},
 		{cli.ExitInput, "pinbox-node cannot be used", []string{"--from", u.old, "-c", u.next, "--node-binary", "/no/such/file"}},
 		{cli.ExitInput, "pinbox-node cannot be used", []string{"--from", u.old, "-c", named, "--node-binary", ""}},
 		{cli.ExitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},

@@ -94,8 +94,6 @@ var emptyRootVerbs = []verb{
 		output: "built ",
 	},
 	{line: "verify /tmp/iso", output: "is intact"},
-	{line: "build -c /tmp/appliance.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/tar", output: "built "},
-	{line: "verify /tmp/tar", output: "is intact"},
 	{
 		line: "build -c /tmp/folder.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/folder", output: "built ",
 		needs: []need{needRoot, needProc},
@@ -153,7 +151,7 @@ func emptyRootFiles(t *testing.T) map[string]string {
 		"pinbox-node":        string(mustRead(t, node)),
 		"tmp/set.yaml":       string(sample.Set("worker", pin)),
 		"tmp/next.yaml":      string(sample.Set("worker", pin, next)),
-		"tmp/appliance.yaml": head + "  store: {format: tar}\n",
+		"tmp/appliance.yaml": head,
 		"tmp/folder.yaml":    head + "  store: {format: dir}\n  node: {store: {path: /srv/store}}\n",
 		"tmp/ca.crt":         string(mustRead(t, filepath.Join(certs, "ca.crt"))),
 		"tmp/live.iso":       string(mustRead(t, fixtures.LiveISO(t))),

@@ -300,10 +300,7 @@ var buildErrors = []cli.Row{
 }
 
 var fileErrors = []cli.Row{
-	{
-		root.ErrNotPermitted, cli.ExitUsage, 123,
-		"run it as root; spec.store.format tar writes the same tree without root, and root extracts it",
-	},
+	{root.ErrNotPermitted, cli.ExitUsage, 123, "run it as root"},
 	{artifact.ErrNotEmpty, cli.ExitUsage, 124, "choose another folder with -o, or remove this one"},
 	{artifact.ErrNotFolder, cli.ExitUsage, 125, "choose another folder with -o"},
 	{artifact.ErrNotReplaceable, cli.ExitUsage, 126, "name a folder below it with -o"},

@@ -54,7 +54,7 @@ var imageErrors = []cli.Row{
 	{compose.ErrDiffID, cli.ExitDamaged, 112, "the image was damaged before it was pushed; build and push it again"},
 	{
 		squashfs.ErrTooManyIDs, cli.ExitInput, 113,
-		"remove the image, or build it again with fewer file owners; spec.store.format tar and dir have no limit",
+		"remove the image, or build it again with fewer file owners; spec.store.format dir has no limit",
 	},
 	{
 		squashfs.ErrDamaged, cli.ExitDamaged, 114,

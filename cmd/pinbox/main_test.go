@@ -232,7 +232,7 @@ func badLayers(t *testing.T) map[string]badLayer {
 			layer(t, sample.File("/../../etc/passwd", "x")), cli.ExitInput, []string{"leads out of the layer"},
 		},
 		"more owners than squashfs": {
-			layer(t, owned...), cli.ExitInput, []string{"more than 65535 different owners", "spec.store.format tar"},
+			layer(t, owned...), cli.ExitInput, []string{"more than 65535 different owners", "spec.store.format dir"},
 		},
 		"entry out through a symlink": {
 			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), cli.ExitInput,

@@ -48,10 +48,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	default:
 		next += "; see docs/first-boot.md"
 	}
-	content, does, private := "it", "names the store", ""
-	if r.Format.Unpacked {
-		content = "the tree in it"
-	}
+	does, private := "names the store", ""
 	if r.Format.Mounted {
 		does = "mounts the store"
 	}
@@ -59,14 +56,14 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 		private = "; only its owner can read it"
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
-  %s/%s  the images: the node expects %s at %s
+  %s/%s  the images: the node expects it at %s
   %s/%s      first-boot configuration: %s, pins the images%s
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
 		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
-		r.Out, r.Store, content, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
+		r.Out, r.Store, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
 		image, next)
 	return err
 }

@@ -8,8 +8,9 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// The appliance's own store is a folder, and the node keeps only its release and the current one.
-func TestDeltasOverAFolder(t *testing.T) {
+// The appliance's own store is a folder, and the node keeps only its release and the current one. Its later releases
+// are whole stores: a folder cannot be the base of a delta.
+func TestStoresOverAFolder(t *testing.T) {
 	registry, _ := appliance.Registry(t)
 	s := &testSystem{t: t}
 	var err error
@@ -17,11 +18,15 @@ func TestDeltasOverAFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
-	base.Appliance.Spec.Store.Format = format.Tar
+	base.Appliance.Spec.Store.Format = format.Dir
 	base.Appliance.Spec.Node.KeepPrevious = new(int)
 	s.Node = appliance.Boot(t, base, s.pins[0][0])
 	s.stores = []string{base.Out}
-	s.buildDeltas(2)
+	for _, pins := range s.pins[1:] {
+		next := appliance.Options(t, sample.SetNamed("worker", pins...))
+		appliance.Build(t, next)
+		s.stores = append(s.stores, next.Out)
+	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,7 @@
 // bytes. The package also compacts stores: a base and its deltas become one store.
 //
 // It does not fetch blobs (package storage does), and it does not write files: storage/squashfs
-// and storage/tarball are the outputs. For a graph root that CRI-O can write to, see storage/root.
+// is the output. For a graph root that CRI-O can write to, see storage/root.
 //
 // Start with [PackLayer] and [NewStore], with [NewCompaction], and with the example.
 package compose

@@ -63,7 +63,7 @@ type Image struct {
 	Created    time.Time
 }
 
-// Output writes the tree of a store: *squashfs.Writer or *tarball.Writer.
+// Output writes the tree of a store: *squashfs.Writer, or in tests what counts trees.
 type Output interface {
 	// AddPack adds a pack, of which trees have their contents. The output closes its
 	// file, which several packs may share.

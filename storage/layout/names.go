@@ -118,7 +118,7 @@ const PartitionLabel = "pinbox-store"
 const (
 	NodeDir     = "/var/lib/pinbox"
 	SlotsDir    = NodeDir + "/stores" // mount points: see Slots
-	StoreFolder = NodeDir + "/store"  // a store that is not mounted: spec.store.format tar or dir
+	StoreFolder = NodeDir + "/store"  // a store that is not mounted: spec.store.format dir
 	// ProgramsDir has the pinbox-node of each later release that the node keeps, by its SHA-256.
 	ProgramsDir = NodeDir + "/programs"
 	// CurrentProgram is a file there with the SHA-256 of the one that the units install; without it, they install that

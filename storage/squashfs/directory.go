@@ -2,7 +2,6 @@ package squashfs
 
 import (
 	"iter"
-	"path"
 	"slices"
 	"strings"
 )
@@ -185,25 +184,6 @@ func (i *Inode) All() iter.Seq2[string, *Inode] {
 			}
 		}
 	}
-}
-
-// Clear removes all entries of the directory i.
-func (i *Inode) Clear() { i.directory = directory{parent: i.parent} }
-
-// Parent returns the directory that has the directory i, nil for a root.
-func (i *Inode) Parent() *Inode { return i.parent }
-
-// Path returns the path of the directory i from the root of its tree, "" for the root itself.
-func (i *Inode) Path() string {
-	if i.parent == nil {
-		return ""
-	}
-	for name, child := range i.parent.entries {
-		if child == i {
-			return path.Join(i.parent.Path(), name)
-		}
-	}
-	return ""
 }
 
 // Err returns why files of Add in the directory, or in others of its tree, could not be read.

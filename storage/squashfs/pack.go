@@ -2,6 +2,7 @@ package squashfs
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"hash"
 	"hash/maphash"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -178,9 +180,6 @@ func (p *Pack) Damaged(cause error) error {
 	return &Damage{File: p.file, cause: fmt.Errorf("%w: %w", ErrDamaged, cause)}
 }
 
-// File returns the file that has the pack.
-func (p *Pack) File() File { return p.file }
-
 // Check reads the blocks and compares them with their digests. The error is ErrDamaged.
 func (p *Pack) Check() error {
 	for _, e := range p.extents {
@@ -214,4 +213,39 @@ func (p *Pack) MoveTo(file interface {
 	}
 	p.file, p.base = file, uint64(at)-uint64(packHead)
 	return size, nil
+}
+
+// packData is what the contents of a pack refer to. It does not hold the pack's tree.
+type packData struct {
+	file      File
+	base      uint64 // where the pack starts in the file, in bytes
+	fragments []fragment
+	extents   []extent // in the order of the file
+	keys      *keyedSums
+
+	// Of Writer.AddPack: where the extents are in the image, and the number of the first fragment.
+	moved    []uint64
+	fragment uint32
+}
+
+// find returns the number of the extent that starts there.
+func (in *packData) find(start uint64) (n int, ok bool) {
+	return slices.BinarySearchFunc(in.extents, start, func(e extent, at uint64) int { return cmp.Compare(e.start, at) })
+}
+
+// place returns, after Writer.AddPack, where the extent is in the image that starts there in the pack; 0 for a content
+// without blocks.
+func (in *packData) place(start uint64) uint64 {
+	n, ok := in.find(start)
+	if !ok {
+		return 0
+	}
+	return in.moved[n]
+}
+
+func (in *packData) damage(err error) error {
+	if errors.Is(err, ErrDamaged) {
+		return &Damage{File: in.file, cause: err}
+	}
+	return err
 }
