@@ -28,6 +28,7 @@ var othersFlags = map[string]string{
 	"--for":                          "oc",
 	"--export-secret-keys":           "gpg",
 	"--keep-baud":                    "agetty",
+	"--overwrite":                    "kubectl",
 	"--noclear":                      "agetty",
 	"--hash-offset":                  "veritysetup",
 	"--ignore-missing":               "sha256sum",

@@ -129,9 +129,7 @@ var rooms = map[string][]string{
 	"runtime": {
 		"runtime/node runtime/pages runtime/setup",
 		"runtime/remote runtime/systemd runtime/volumes",
-		"runtime/controller",
 		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
-		"runtime/rollout",
 		"runtime/fleet",
 		"runtime",
 		"runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
@@ -198,7 +196,7 @@ var doors = map[string][]string{
 	"google.golang.org/grpc": {
 		"runtime/cri", "fixtures/crio", "fixtures/fakecri", "fixtures/live/guest", "fixtures/pod",
 	},
-	"k8s.io/client-go":                       {"runtime/cluster", "runtime/controller"},
+	"k8s.io/client-go":                       {"runtime/cluster"},
 	"sigs.k8s.io/controller-runtime":         {"runtime/cluster"},
 	"github.com/spf13":                       {"cmd/cli", "cmd/pinbox", "cmd/pinbox-node"},
 	"github.com/google/go-containerregistry": {"fixtures/sample", "fixtures/bench"},
@@ -246,8 +244,8 @@ func TestEveryArchitectureIsBuilt(t *testing.T) {
 	}
 }
 
-// Package kubernetes of client-go has the clients of all resources, and leaderelection links it. The packages prepare
-// themselves when a program starts: each command took 43 MB, of which 11 were theirs.
+// Package kubernetes of client-go has the clients of all resources. The packages prepare themselves when a program
+// starts: each command took 43 MB, of which 11 were theirs.
 func TestProgramsLinkNoClientsOfAllResources(t *testing.T) {
 	for _, p := range list(t, "-deps", "./cmd/pinbox", "./cmd/pinbox-node") {
 		if strings.HasPrefix(p.ImportPath+"/", "k8s.io/client-go/kubernetes/") {

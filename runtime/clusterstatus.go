@@ -19,17 +19,8 @@ type ClusterStatus struct {
 	Kept []string `json:"kept,omitempty"`
 	// NoPool are sets that count for no node: on OpenShift, those without a role label.
 	NoPool []string `json:"noPool,omitempty"`
-	// Held are sets whose generation in the API is not released to the node yet; what they had before counts.
-	Held []HeldSet `json:"held,omitempty"`
 	// Operator is what the Machine Config Operator reports of the sets that count for the node, if it pins there.
 	Operator []OperatorSet `json:"operator,omitempty"`
-}
-
-// HeldSet is a set with the generation that a rollout holds back.
-type HeldSet struct {
-	Name       string `json:"name"`
-	Generation int64  `json:"generation"`
-	Rollout    string `json:"rollout"`
 }
 
 // OperatorSet is a set in the node's MachineConfigNode, beside the generation that the API has. Generations are 0 if
@@ -88,10 +79,6 @@ func (c *ClusterStatus) Lines() (lines []string) {
 		lines = append(lines, fmt.Sprintf(
 			"set %s of the cluster stays, though the API has lost it or has an older one", name))
 	}
-	for _, s := range c.Held {
-		lines = append(lines, fmt.Sprintf("set %s of the cluster: generation %d waits for the rollout %s", s.Name,
-			s.Generation, s.Rollout))
-	}
 	for _, name := range c.NoPool {
 		lines = append(lines, fmt.Sprintf("set %s of the cluster is for no pool: it has no role label", name))
 	}
@@ -106,9 +93,6 @@ func (c *ClusterStatus) check() error {
 	texts := append(append([]string{c.State, c.Reason}, c.Kept...), c.NoPool...)
 	for _, o := range c.Operator {
 		texts = append(texts, o.Name)
-	}
-	for _, s := range c.Held {
-		texts = append(texts, s.Name, s.Rollout)
 	}
 	return checkTexts("cluster", texts...)
 }

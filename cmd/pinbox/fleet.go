@@ -25,9 +25,8 @@ var errNotReady = errors.New("not all nodes are ready")
 const askInterval = 10 * time.Second
 
 func fleetCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "fleet", Short: "Show which nodes have the images of their sets, and roll out changed sets"}
-	cmd.AddCommand(fleetStatusCommand(), fleetApplyCommand(), fleetPauseCommand(), fleetResumeCommand(),
-		fleetRollbackCommand(), fleetControllerCommand())
+	cmd := &cobra.Command{Use: "fleet", Short: "Show which nodes have the images of their sets"}
+	cmd.AddCommand(fleetStatusCommand())
 	return cmd
 }
 
@@ -54,7 +53,7 @@ reports: those that "pinbox-node report" writes, or "kubectl get nodeimagestatus
 
 The exit code is 0 if all nodes are ready, and 1 if one is not. With the API, these nodes
 are not ready, too: a node that has never reported, and a node that does not have the
-latest generation of its sets yet, even if a rollout holds it back.`,
+latest generation of its sets yet.`,
 		ValidArgsFunction: cli.FileArgs(math.MaxInt, "json"),
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			return f.run(cmd.Context(), paths, cmd.OutOrStdout(), cmd.ErrOrStderr())

@@ -13,8 +13,6 @@ var fleetErrors = []cli.Row{
 	{errNotReady, cli.ExitOther, 132, ""},
 	{cluster.ErrKubeconfig, cli.ExitUsage, 133, "name a file with --kubeconfig, or files of reports"},
 	{cluster.ErrNoReports, cli.ExitInput, 134, "docs/fleet.md says what to apply, and how the nodes follow a cluster"},
-	{cluster.ErrNoRollout, cli.ExitInput, 152, "`pinbox fleet apply` makes one, if deploy/rollouts.yaml was applied"},
-	{cluster.ErrNoPrevious, cli.ExitInput, 151, "apply the sets that you want with `pinbox fleet apply`"},
 	{cluster.ErrAPI, cli.ExitRegistry, 135, "the user of the kubeconfig needs the rights of deploy/fleet-viewer.yaml"},
 	{fleet.ErrNoNodes, cli.ExitInput, 136, "check the name of the set, or the files of reports"},
 	{

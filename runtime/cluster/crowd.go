@@ -12,8 +12,6 @@ import (
 type crowd struct {
 	// nodes of the cluster, 0 if that is not known.
 	nodes atomic.Int64
-	// working are the nodes of an unfinished rollout that are released with this one, and not ready; 0 without a rollout.
-	working atomic.Int64
 }
 
 // count asks how many nodes the cluster has: it lists the first, and the API says how many follow. If it does not,
@@ -27,14 +25,4 @@ func (c *crowd) count(ctx context.Context, nodes metadata.Getter) {
 	default:
 		c.nodes.Store(int64(len(list.Items)))
 	}
-}
-
-// reporting is how many nodes are likely to report at the same time, 0 if that is not known: while a rollout releases a
-// few, those that it waits for.
-func (c *crowd) reporting() int64 {
-	nodes := c.nodes.Load()
-	if working := c.working.Load(); working > 0 {
-		nodes = min(nodes, working)
-	}
-	return nodes
 }

@@ -120,32 +120,13 @@ func (s Set) check() error {
 	case s.Role != nil && !pinset.Printable(*s.Role):
 		return fmt.Errorf("role %q: control characters", *s.Role)
 	}
-	if !pinset.Printable(s.Rollout) {
-		return fmt.Errorf("rollout %q: control characters", s.Rollout)
-	}
 	if err := pinset.CheckStore(s.Store); err != nil {
 		return err
 	}
-	if s.Held != nil {
-		if err := s.Held.check(); err != nil {
-			return fmt.Errorf("held: %w", err)
-		}
+	if len(s.Images) > maxImages {
+		return fmt.Errorf("%d images, more than %d", len(s.Images), maxImages)
 	}
-	return checkImages(s.Images)
-}
-
-func (c Content) check() error {
-	if c.Generation < 0 {
-		return fmt.Errorf("generation %d: less than 0", c.Generation)
-	}
-	return checkImages(c.Images)
-}
-
-func checkImages(images []string) error {
-	if len(images) > maxImages {
-		return fmt.Errorf("%d images, more than %d", len(images), maxImages)
-	}
-	for i, img := range images {
+	for i, img := range s.Images {
 		if len(img) > maxImageBytes || !pinset.Printable(img) {
 			return fmt.Errorf("images[%d]: %d bytes, or control characters", i, len(img))
 		}

@@ -20,7 +20,7 @@ func TestInvalidKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sets, errs := k.Decode(false)
+	sets, errs := k.Decode()
 	var file *pinset.FileError
 	if len(sets) != 1 || sets[0].Revision() != "3" || len(errs) != 1 || !errors.As(errs[0], &file) || file.File != "b" {
 		t.Errorf("got %+v, %v, want the set a, and an error of b, whose image has no digest", sets, errs)
@@ -64,7 +64,7 @@ func FuzzDecodeKnown(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if sets, errs := k.Decode(false); len(sets)+len(errs) != len(k.Sets) {
+		if sets, errs := k.Decode(); len(sets)+len(errs) != len(k.Sets) {
 			t.Errorf("got %d sets and %d errors, want %d in all", len(sets), len(errs), len(k.Sets))
 		}
 	})

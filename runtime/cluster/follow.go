@@ -65,7 +65,6 @@ type follower struct {
 	synced  chan time.Time
 	crowd   crowd
 	resumed bool // the document was there before
-	waves   waves
 }
 
 // Follow keeps the document current until ctx ends. The channel receives a value some time after it has changed.
@@ -103,7 +102,6 @@ func (f *follower) run(ctx context.Context) {
 		case update := <-f.updates:
 			state, deleted := f.known.State, slices.Clone(f.deleted)
 			changed := update()
-			changed = f.followWaves(ctx) || changed
 			if f.known.synced(time.Now()) {
 				changed = true
 				f.synced <- f.known.FirstSync // once, so it does not wait

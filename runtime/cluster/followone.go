@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/rollout"
 )
 
 // single is how one object is followed, that of the name of the node.
@@ -71,8 +70,7 @@ func (f *follower) followNode(ctx context.Context, c client) {
 			node := o.(*metav1.PartialObjectMetadata)
 			roles := Roles(node.Labels)
 			f.uid.Store(string(node.UID))
-			place := rollout.Place(f.Node, node.Labels)
-			f.update(ctx, func() bool { f.waves.place = place; return f.known.register(roles) })
+			f.update(ctx, func() bool { return f.known.register(roles) })
 		},
 	})
 }

@@ -55,20 +55,8 @@ type Set struct {
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Store is the value of pinset.StoreAnnotation; "" without it.
 	Store string `json:"store,omitempty"`
-	// Rollout is the name of the Rollout that releases the generations of the set; "" without one.
-	Rollout string `json:"rollout,omitempty"`
-	// Held is what counts in place of the set until its generation is released to the node; nil if it is.
-	Held *Content `json:"held,omitempty"`
 	// KeptSince is when the API lost the set, or this generation of it, without a deletion.
 	KeptSince time.Time `json:"keptSince,omitzero"`
-	// previous is what all nodes had before the changes that are released now; nil if nobody noted it.
-	previous *Content
-}
-
-// Content is what a set has in a generation: nothing in generation 0.
-type Content struct {
-	Generation int64    `json:"generation"`
-	Images     []string `json:"images"`
 }
 
 func (s Set) kept() bool { return !s.KeptSince.IsZero() }
@@ -126,7 +114,7 @@ func (k *Known) list(found []Set, resourceVersion string, now time.Time) (delete
 		case known.supersedes(found[n]):
 			known.keep(found[n].ResourceVersion, now)
 		default:
-			*known = found[n].after(*known)
+			*known = found[n]
 		}
 	}
 	for _, s := range found {
@@ -151,10 +139,10 @@ func (s Set) supersedes(object Set) bool {
 // put takes a set that was added or changed.
 func (k *Known) put(s Set) {
 	if i := k.find(s.Name); i >= 0 {
-		k.Sets[i] = s.after(k.Sets[i])
+		k.Sets[i] = s
 		return
 	}
-	k.Sets = append(k.Sets, s.after(Set{}))
+	k.Sets = append(k.Sets, s)
 	slices.SortFunc(k.Sets, func(a, b Set) int { return cmp.Compare(a.Name, b.Name) })
 }
 
@@ -197,15 +185,8 @@ func (k *Known) Kept() (names []string) {
 }
 
 // Decode returns the sets with the images that they name. A set with a name that is no image's is a pinset.FileError.
-// The Machine Config Operator, which manages some nodes, does not wait for rollouts.
-func (k *Known) Decode(managed bool) (sets []pinset.Set, errs []error) {
+func (k *Known) Decode() (sets []pinset.Set, errs []error) {
 	for _, s := range k.Sets {
-		if s.Held != nil && !managed {
-			if s.Held.Generation == 0 {
-				continue
-			}
-			s.Generation, s.Images, s.Store = s.Held.Generation, s.Held.Images, "" // the store is of the other generation
-		}
 		set, err := s.decode()
 		if err != nil {
 			errs = append(errs, &pinset.FileError{File: s.Name, Revision: strconv.FormatInt(s.Generation, 10), Err: err})

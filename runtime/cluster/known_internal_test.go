@@ -5,6 +5,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // parse reads sets as "name:uid:generation:resourceVersion", and "!" after those that are kept. The letter of the UID is
@@ -106,5 +110,26 @@ func TestStates(t *testing.T) {
 	k.remove("a")
 	if k.State != Current || !k.Since.Equal(at(6)) || k.Reason != "" || format(k.Sets) != "b:v:1:70" {
 		t.Errorf("got %+v, want the set of the API alone", k)
+	}
+}
+
+// A set of the API names a store in an annotation.
+func TestStoreOfASet(t *testing.T) {
+	u := unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{
+			"name": "s", "generation": int64(6), "annotations": map[string]any{pinset.StoreAnnotation: "oci://a/b:1"},
+		},
+		"spec": map[string]any{"pinnedImages": []any{map[string]any{
+			"name": "quay.io/x/app@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea",
+		}}},
+	}}
+	s, err := object(&u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Known{Sets: []Set{s}}
+	sets, errs := k.Decode()
+	if len(errs) > 0 || len(sets) != 1 || sets[0].Store != "oci://a/b:1" {
+		t.Errorf("got %+v, %v, want the store", sets, errs)
 	}
 }

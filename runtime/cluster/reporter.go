@@ -82,7 +82,7 @@ func (r *reporter) schedule() (due bool) {
 			writes++
 		}
 	}
-	wait := time.Until(r.pace.due(window(r.crowd.reporting(), writes, r.Jitter)))
+	wait := time.Until(r.pace.due(window(r.crowd.nodes.Load(), writes, r.Jitter)))
 	r.timer.Reset(max(wait, 0))
 	return wait <= 0
 }

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/pinbox/pinbox/runtime/rollout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -23,8 +22,7 @@ func object(u *unstructured.Unstructured) (Set, error) {
 	if role, ok := o.Labels[pinset.RoleLabel]; ok {
 		s.Role = &role
 	}
-	s.Rollout, s.Store = o.Labels[rollout.Label], o.Annotations[pinset.StoreAnnotation]
-	s.previous = previous(o.Annotations)
+	s.Store = o.Annotations[pinset.StoreAnnotation]
 	s.Images = []string{}
 	for _, img := range o.Spec.PinnedImages {
 		s.Images = append(s.Images, string(img.Name))

@@ -18,10 +18,7 @@ type Node struct {
 	Report *Report
 	// Desired are the generations of the sets that the API has for the node; nil if only its report is known.
 	Desired map[string]int64
-	// Held says of the sets whose generation the node is not to take yet what they wait for.
-	Held map[string]string
-	// Place of the node in the order of rollouts, and when it joined; zero if only its report is known.
-	Place   int64
+	// Created is when the node joined; zero if only its report is known.
 	Created time.Time
 }
 
@@ -75,7 +72,6 @@ const (
 	FirstSync     = "has not the sets of the API yet"
 	Silent        = "silent"
 	Outdated      = "has not the last generation yet"
-	HeldBack      = "held back"
 	NoRelease     = "has not the release"
 	Pulling       = "pulling"
 	Incomplete    = "incomplete"
@@ -116,7 +112,7 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 			continue
 		}
 		s.Nodes++
-		if reason, text := n.Problem(q); reason == "" {
+		if reason, text := n.problem(q); reason == "" {
 			s.Ready++
 			s.ReadyNodes = append(s.ReadyNodes, n.Name)
 		} else {
@@ -195,7 +191,7 @@ func (n Node) text(reason, text string) NodeText {
 		t.Since = r.Time
 	case FirstSync:
 		t.Since = n.Created
-	case Outdated, HeldBack, NoRelease: // the node does not know
+	case Outdated, NoRelease: // the node does not know
 	case Pulling:
 		t.Since, t.ETA = r.since(runtime.ProgressingCondition), r.ETA
 	default:
@@ -214,8 +210,8 @@ func (r Report) since(condition string) time.Time {
 	return time.Time{}
 }
 
-// Problem is why a node is not ready; "" if it is.
-func (n Node) Problem(q Query) (reason, text string) {
+// problem is why a node is not ready; "" if it is.
+func (n Node) problem(q Query) (reason, text string) {
 	r := n.Report
 	switch {
 	case r == nil:
@@ -232,9 +228,6 @@ func (n Node) Problem(q Query) (reason, text string) {
 	for _, name := range slices.Sorted(maps.Keys(n.Desired)) {
 		set, found := n.set(name)
 		if (q.Set == "" || q.Set == name) && (!found || set.DesiredGeneration < n.Desired[name]) {
-			if text := n.Held[name]; text != "" {
-				return HeldBack, fmt.Sprintf("set %s: %s", name, text)
-			}
 			return Outdated, fmt.Sprintf("set %s: generation %d of %d", name, set.DesiredGeneration, n.Desired[name])
 		}
 	}

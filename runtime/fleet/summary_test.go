@@ -92,31 +92,6 @@ func TestNodeIsNotReady(t *testing.T) {
 	}
 }
 
-// A set whose last generation a rollout holds back makes a node not ready, unless the node has it.
-func TestHeldBack(t *testing.T) {
-	for name, test := range map[string]struct {
-		report *fleet.Report
-		set    string
-		reason string
-	}{
-		"an older generation": {ready(func(r *fleet.Report) { r.Sets[0].DesiredGeneration = 2 }), "", "held back"},
-		"no generation":       {ready(func(r *fleet.Report) { r.Sets = nil }), "worker", "held back"},
-		"another set":         {ready(func(r *fleet.Report) { r.Sets = nil }), "x", fleet.Incomplete},
-		"the last generation": {ready(nil), "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			n := fleet.Node{
-				Name: "n", Report: test.report, Desired: map[string]int64{"worker": 3},
-				Held: map[string]string{"worker": "rollout fleet: paused"},
-			}
-			reason, text := n.Problem(fleet.Query{Set: test.set, Now: now})
-			if reason != test.reason || reason == fleet.HeldBack && text != "set worker: rollout fleet: paused" {
-				t.Errorf("got %q, %q, want %q", reason, text, test.reason)
-			}
-		})
-	}
-}
-
 // The answer for many nodes counts nodes, sets, releases and programs, and adds up bytes.
 func TestSummary(t *testing.T) {
 	got, err := fleet.Summarize([]fleet.Node{

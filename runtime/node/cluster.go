@@ -37,7 +37,7 @@ func clusterSets(o Options) ([]pinset.Set, error) {
 // choose returns the sets that count for the node, and the names of those that count for none.
 func choose(o Options, k cluster.Known) (chosen []pinset.Set, noPool []string, err error) {
 	_, managed := readRendered(o.CRIODir)
-	sets, errs := k.Decode(managed)
+	sets, errs := k.Decode()
 	pools := poolNames(o)
 	if pools == nil && k.Registered {
 		pools, err = cluster.Pools(k.Roles, managed)
@@ -58,13 +58,9 @@ func clusterStatus(o Options) *runtime.ClusterStatus {
 		return nil
 	}
 	chosen, noPool, _ := choose(o, k)
-	held := k.HeldBack()
-	if _, managed := readRendered(o.CRIODir); managed { // the operator does not wait
-		held = nil
-	}
 	return &runtime.ClusterStatus{
-		Operator: operatorSets(o, k, chosen), Held: held,
-		State: string(k.State), Since: k.Since, Reason: k.Reason, FirstSync: k.FirstSync, Kept: k.Kept(), NoPool: noPool,
+		Operator: operatorSets(o, k, chosen),
+		State:    string(k.State), Since: k.Since, Reason: k.Reason, FirstSync: k.FirstSync, Kept: k.Kept(), NoPool: noPool,
 	}
 }
 

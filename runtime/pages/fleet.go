@@ -48,7 +48,7 @@ func notReady(s fleet.Summary) page.Section {
 	}
 	for _, reason := range s.NotReady {
 		state := page.Bad
-		if reason.Reason == fleet.Pulling || reason.Reason == fleet.HeldBack {
+		if reason.Reason == fleet.Pulling {
 			state = page.Busy
 		}
 		for _, n := range reason.Nodes {
