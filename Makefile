@@ -7,10 +7,7 @@ export GOCACHE := $(or $(call usable,GOCACHE,-w),$(CURDIR)/bin/cache/build)
 export GOMODCACHE := $(or $(call usable,GOMODCACHE,-r),$(CURDIR)/bin/cache/modules)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.linked=$(VERSION)'
-# The build that lets C libraries do the most expensive work: see docs/build.md. Names
-# of users and hosts are still looked up by Go.
-NATIVE  := $(GOFLAGS),native,osusergo,netgo
-DEBIAN  := btrfs-progs chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev libisal-dev libzstd-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
+DEBIAN  := btrfs-progs chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mtools ovmf qemu-system-x86 seabios syslinux-common
 
@@ -25,14 +22,9 @@ DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-to
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build build-native release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
+.PHONY: build release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
-
-# Less CPU, other bytes of equal worth. The node's program is the same.
-build-native: deps
-	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox-node
-	CGO_ENABLED=1 $(GOBUILD) $(NATIVE) -o bin/ ./cmd/pinbox
 
 # What a release publishes, in bin/release: see CONTRIBUTING.md. To sign it: make release SIGNKEY=minisign.key
 release: deps
@@ -71,8 +63,6 @@ demo: build
 # beside this project; another user skips, by name, what mounts.
 test: deps docs-deps peers vet
 	go test -race -skip 'Memory|ManyFiles' ./storage/squashfs ./storage/compose ./storage/atomicfile
-	go vet $(NATIVE) ./storage/...
-	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test $(NATIVE) ./storage/codec ./storage/squashfs ./storage/compose
 	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 3 -timeout 30m ./...
 
 # Appliances boot in virtual machines, and get later releases: about 15 minutes, and one
@@ -89,7 +79,7 @@ simulation: deps kube-deps kube-peers
 	go test $(GOFLAGS),kube,simulation -count=1 -timeout 30m -run TestSimulation -v ./fixtures/kube
 
 # The commands of README.md and docs/start.md in a bare Debian with nothing but make, git and Go, and a release: about 5 minutes.
-fresh-test: deps bin/peers/debian.tar bin/peers/libisal2.deb
+fresh-test: deps bin/peers/debian.tar
 	$(MAKE) -C fixtures/peers ../../bin/peers/nfpm
 	go test $(GOFLAGS),fresh -timeout 20m -v ./fixtures/fresh
 
@@ -97,11 +87,6 @@ bin/peers/debian.tar: | deps
 	mkdir -p bin/peers
 	mmdebstrap --quiet --format=tar --variant=minbase --include=git,make bookworm $@.part
 	mv $@.part $@
-
-# What the native pinbox needs, and a bare Debian does not have.
-bin/peers/libisal2.deb: | deps
-	mkdir -p bin/peers
-	cd bin/peers && apt-get download -q libisal2 && mv libisal2_*.deb libisal2.deb
 
 # For docs/tutorial.md: the next, and what it takes. The first time builds CRI-O and Ignition.
 live-iso: deps boot-deps
@@ -203,15 +188,14 @@ page:
 		package/files/open-sans-latin-400-normal.woff2 && mv LICENSE open-sans.LICENSE && \
 		mv files/open-sans-latin-400-normal.woff2 open-sans.woff2 && rmdir files && rm fontsource-open-sans-$(OPENSANS).tgz
 
-# pinbox, and its native build, beside skopeo and mksquashfs, beside podman, and beside the least that it
+# pinbox beside skopeo and mksquashfs, beside podman, and beside the least that it
 # can cost, on a corpus of Debian packages and on one shaped as an OpenShift
 # release; how fast a store is read; then the parts. The corpora, 6 GB, are made once. A regression shows in
 # less than two minutes too, once its corpora are made: BENCHFLAGS=-quick make bench
 bench: deps bench-deps build
-	CGO_ENABLED=1 $(GOBUILD) $(NATIVE) -o bin/pinbox-native ./cmd/pinbox
 	$(if $(findstring -quick,$(BENCHFLAGS)),,$(MAKE) -C fixtures/peers ../../bin/peers/tar-diff)
 	$(MAKE) -C fixtures/peers ../../bin/peers/slowdisk
-	go run ./fixtures/bench -native bin/pinbox-native $(BENCHFLAGS)
+	go run ./fixtures/bench $(BENCHFLAGS)
 	$(MAKE) $(if $(findstring -quick,$(BENCHFLAGS)),bench-attach,bench-parts)
 
 # An ISO of a store of 5 GiB beside cp; the lock of a release of 190 components; 1,000 and

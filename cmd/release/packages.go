@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"debug/elf"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -23,9 +22,6 @@ import (
 
 // partsDir has what goes into the packages, until they are made.
 const partsDir = ".parts"
-
-// nativeFile is the native pinbox: see docs/build.md.
-const nativeFile = partsDir + "/pinbox-native"
 
 // content is a file of a package, as nfpm.yaml has it.
 type content struct {
@@ -58,7 +54,6 @@ type pkg struct {
 	Recommends   []string          `json:"recommends,omitempty"`
 	Contents     []content         `json:"contents"`
 	Scripts      map[string]string `json:"scripts,omitempty"`
-	Overrides    map[string]any    `json:"overrides,omitempty"`
 }
 
 // parts writes man pages, completions and units.
@@ -118,20 +113,12 @@ func (r *release) units() error {
 
 // packages makes a deb and an rpm of each program, for this machine's architecture.
 func (r *release) packages(ctx context.Context) error {
-	pinbox, err := r.pkg("pinbox", r.path(nativeFile), "builds offline appliances for CRI-O nodes")
+	pinbox, err := r.pkg("pinbox", r.path("pinbox-linux-"+runtime.GOARCH), "builds offline appliances for CRI-O nodes")
 	if err != nil {
 		return err
 	}
 	// A store takes the pinbox-node that lies beside pinbox.
 	pinbox.Recommends = []string{"pinbox-node"}
-	libraries, err := needs(r.path(nativeFile))
-	if err != nil {
-		return err
-	}
-	pinbox.Overrides = map[string]any{
-		"deb": map[string]any{"depends": []string{"libc6 (>= 2.34)", "libisal2", "libzstd1"}},
-		"rpm": map[string]any{"depends": libraries},
-	}
 	node, err := r.pkg("pinbox-node", r.path("pinbox-node-linux-"+runtime.GOARCH),
 		"keeps the images of a CRI-O node pinned and present")
 	if err != nil {
@@ -208,29 +195,4 @@ func (r *release) pack(ctx context.Context, p pkg) error {
 		}
 	}
 	return nil
-}
-
-// needs returns what an rpm with a program requires: its libraries and the versions of their symbols, as rpm's own
-// find-requires prints them for a machine of 64 bits.
-func needs(program string) (all []string, err error) {
-	f, err := elf.Open(program)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	libraries, err := f.ImportedLibraries()
-	if err != nil {
-		return nil, err
-	}
-	symbols, err := f.ImportedSymbols()
-	for _, l := range libraries {
-		all = append(all, l+"()(64bit)")
-	}
-	for _, s := range symbols {
-		if s.Version != "" {
-			all = append(all, s.Library+"("+s.Version+")(64bit)")
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all), err
 }

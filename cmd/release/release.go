@@ -70,7 +70,7 @@ func (r *release) source(ctx context.Context) error {
 	return err
 }
 
-// build builds the static programs for all platforms, and a native pinbox for this machine.
+// build builds the static programs for all platforms.
 func (r *release) build(ctx context.Context) error {
 	for _, platform := range r.platforms {
 		system, arch, _ := strings.Cut(platform, "/")
@@ -80,7 +80,7 @@ func (r *release) build(ctx context.Context) error {
 		}
 		for _, name := range names {
 			file := r.path(name + "-" + system + "-" + arch)
-			if err := compile(ctx, file, name, "", "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch); err != nil {
+			if err := compile(ctx, file, name, "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch); err != nil {
 				return err
 			}
 			r.programs = append(r.programs, file)
@@ -91,14 +91,14 @@ func (r *release) build(ctx context.Context) error {
 		return err
 	}
 	r.version = info.Main.Version
-	return compile(ctx, r.path(nativeFile), "pinbox", ",native,osusergo,netgo", "CGO_ENABLED=1")
+	return nil
 }
 
 // compile builds a program. The go command stamps the version of the checkout into it, by which later releases of
 // pinbox-node are told from earlier ones.
-func compile(ctx context.Context, file, name, tags string, env ...string) error {
+func compile(ctx context.Context, file, name string, env ...string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-p", "2", "-trimpath", "-buildvcs=true", "-ldflags", "-s -w",
-		"-tags", "containers_image_openpgp,exclude_graphdriver_btrfs"+tags, "-o", file, "./cmd/"+name)
+		"-tags", "containers_image_openpgp,exclude_graphdriver_btrfs", "-o", file, "./cmd/"+name)
 	cmd.Env = append(os.Environ(), append(env, "GOFLAGS=")...)
 	return run(cmd)
 }

@@ -23,7 +23,7 @@ func (c *crc64ISO) Sum(b []byte) []byte { return binary.BigEndian.AppendUint64(b
 func (c *crc64ISO) Write(p []byte) (int, error) {
 	n, sum := len(p), ^uint64(*c)
 	if len(p) >= 2*lanesSize {
-		sum, p = foldLong(sum, p)
+		sum, p = foldISO(sum, p)
 	}
 	for ; len(p) >= 8; p = p[8:] {
 		sum = timesX64(sum ^ binary.LittleEndian.Uint64(p))

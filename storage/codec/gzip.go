@@ -5,8 +5,11 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"io"
+	"sync"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/pinbox/pinbox/storage/deflate"
 )
 
 // Errors of a gzip stream.
@@ -31,19 +34,19 @@ const (
 	gzipTrailerSize = 8
 )
 
-// inflater decompresses what follows a member's header. Read returns io.EOF after the member's
-// trailer, if the checksum matches.
-type inflater interface {
-	io.ReadCloser
-	reset() // for the next member
-}
-
-// gzipReader reads the framing of gzip, for any inflater.
+// gzipReader reads the framing of gzip.
 type gzipReader struct {
 	in   *bufio.Reader
-	body inflater
+	body *deflate.Reader
 	err  error
+
+	// sum and size of the member's content so far
+	sum  uint32
+	size uint32
 }
+
+// readers are those of streams that have ended: most layers are smaller than one.
+var readers = sync.Pool{New: func() any { return new(deflate.Reader) }}
 
 // NewGzipReader decompresses a gzip stream of one or more members. If r is a *bufio.Reader of 4 KiB at least, nothing
 // is consumed after the last member, and r must repeat its errors. Errors of r are returned unchanged. A stream that
@@ -54,24 +57,41 @@ func NewGzipReader(r io.Reader) (io.ReadCloser, error) {
 	if err := z.header(); err != nil {
 		return nil, err
 	}
-	body, err := newInflater(z.in)
-	if err != nil {
-		return nil, err
-	}
-	z.body = body
-	return z, nil
+	z.body = readers.Get().(*deflate.Reader)
+	return z, z.body.Reset(z.in)
 }
 
 // Read decompresses. The data is verified only when Read returns io.EOF.
 func (z *gzipReader) Read(p []byte) (n int, err error) {
 	for n == 0 && z.err == nil && len(p) > 0 {
-		if n, z.err = z.body.Read(p); z.err == io.EOF { //nolint:errorlint // as noEOF
+		if n, z.err = z.inflate(p); z.err == io.EOF { //nolint:errorlint // as noEOF
 			if z.err = z.header(); z.err == nil {
-				z.body.reset()
+				z.sum, z.size = 0, 0
+				_ = z.body.Reset(z.in) // it fails only for a small buffer
 			}
 		}
 	}
 	return n, z.err
+}
+
+// inflate decompresses what follows a member's header. It returns io.EOF after the member's trailer, if the checksum
+// matches.
+func (z *gzipReader) inflate(p []byte) (int, error) {
+	n, err := z.body.Read(p)
+	z.sum = crc32.Update(z.sum, crc32.IEEETable, p[:n])
+	z.size += uint32(n)
+	if err != io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
+		return n, err
+	}
+	var trailer [gzipTrailerSize]byte
+	if _, err := io.ReadFull(z.in, trailer[:]); err != nil {
+		return n, noEOF(err)
+	}
+	le := binary.LittleEndian
+	if le.Uint32(trailer[:]) != z.sum || le.Uint32(trailer[4:]) != z.size {
+		return n, ErrChecksum
+	}
+	return n, io.EOF
 }
 
 // Close frees the decompressor. It does not close the underlying reader.
@@ -80,7 +100,10 @@ func (z *gzipReader) Close() error {
 		return nil
 	}
 	z.err = errClosed
-	return z.body.Close()
+	z.body.Release()
+	readers.Put(z.body)
+	z.body = nil
+	return nil
 }
 
 // header reads the header of a member. The error is io.EOF after the last member.

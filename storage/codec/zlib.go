@@ -9,8 +9,7 @@ import (
 
 type zlibBlock struct{ enc *zlib.Writer }
 
-// NewZlibBlock compresses with a level of zlib, and its window of 32 KiB. Both kinds of build use the
-// same library.
+// NewZlibBlock compresses with a level of zlib, and its window of 32 KiB.
 func NewZlibBlock(level int) (Block, error) {
 	enc, err := zlib.NewWriterLevel(io.Discard, level)
 	return zlibBlock{enc}, err

@@ -1,5 +1,3 @@
-//go:build !native || !cgo
-
 package codec
 
 import (
