@@ -1,5 +1,5 @@
-// Package pages shows the state of a node, and of a fleet, as pages for people: what is there, what is missing, why,
-// and for how long. What they show is decided in the packages runtime and fleet.
+// Package pages shows the state of a fleet as a page for people: what is there, what is missing, why, and for how long.
+// What it shows is decided in package fleet.
 //
-// Start at Node and Fleet.
+// Start at Fleet.
 package pages

@@ -3,6 +3,7 @@ package pages
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -26,11 +27,11 @@ func Fleet(w io.Writer, s fleet.Summary, program string) error {
 	p.Sections = []page.Section{notReady(s), fleetSets(s)}
 	releases := counts("releases", "Current releases", "release")
 	for _, r := range s.Releases {
-		releases.Rows = append(releases.Rows, []page.Cell{{Text: r.Title()}, part(r.Nodes, s.Nodes, "nodes", "")})
+		releases.Rows = append(releases.Rows, []page.Cell{{Text: r.Title()}, part(r.Nodes, s.Nodes, "")})
 	}
 	programs := counts("programs", "Versions of pinbox-node", "version")
 	for _, program := range s.Programs {
-		programs.Rows = append(programs.Rows, []page.Cell{{Text: program.Program}, part(program.Nodes, s.Nodes, "nodes", "")})
+		programs.Rows = append(programs.Rows, []page.Cell{{Text: program.Program}, part(program.Nodes, s.Nodes, "")})
 	}
 	ready := page.Section{ID: "ready", Title: "Nodes that are ready", Lines: s.ReadyNodes}
 	p.Sections = append(p.Sections, releases, programs, ready)
@@ -77,7 +78,7 @@ func fleetSets(s fleet.Summary) page.Section {
 		if set.Ready < set.Nodes {
 			state = page.Bad
 		}
-		p.Rows = append(p.Rows, []page.Cell{{Text: set.Name}, part(set.Ready, set.Nodes, "nodes", state)})
+		p.Rows = append(p.Rows, []page.Cell{{Text: set.Name}, part(set.Ready, set.Nodes, state)})
 	}
 	return p
 }
@@ -85,4 +86,34 @@ func fleetSets(s fleet.Summary) page.Section {
 // counts is a section that counts nodes by something.
 func counts(id, title, by string) page.Section {
 	return page.Section{ID: id, Title: title, Columns: []page.Column{page.Text(by), page.Text("nodes")}}
+}
+
+// part is a cell with a part of all nodes.
+func part(some, all int, state page.State) page.Cell {
+	return page.Cell{
+		Text: fmt.Sprintf("%d of %d nodes", some, all), State: state, Part: int64(some), Of: int64(all),
+	}
+}
+
+// at formats a time; "" for a zero one.
+func at(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}
+
+// long says how long something takes.
+func long(d time.Duration) string {
+	d = max(d, 0)
+	switch minutes := int(d / time.Minute); {
+	case minutes < 1:
+		return fmt.Sprintf("%d s", int(d/time.Second))
+	case minutes < 60:
+		return fmt.Sprintf("%d min", minutes)
+	case minutes < 48*60:
+		return fmt.Sprintf("%d h %d min", minutes/60, minutes%60)
+	default:
+		return fmt.Sprintf("%d days", minutes/60/24)
+	}
 }
