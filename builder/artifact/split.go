@@ -6,9 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
-	"os"
 	"path/filepath"
 
 	"github.com/pinbox/pinbox/builder/progress"
@@ -24,7 +22,7 @@ var ErrSplit = errors.New("the parts are too small")
 const partGrain = 1 << 20
 
 // split writes a folder with the store in parts, for a stick whose file system has a limit: of 4 GiB in FAT. The
-// sums list the parts, and the store as one file; so does the signature cover it.
+// sums list the store as one file, and no parts; so does the signature cover it.
 func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
 	store := StoreFile
 	if IsDelta(sums) {
@@ -42,13 +40,6 @@ func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
-	known, err := stage.split(ctx, filepath.Join(o.Dir, store), o.Split, o.Hooks)
-	if err != nil {
-		return err
-	}
-	if known[store] != sums[store] {
-		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, known[store], sums[store])
-	}
 	for _, name := range []string{LockFile, ProvenanceFile, layout.RootHashFile(store)} {
 		if sums[name] == "" { // a thin delta has no hash tree
 			continue
@@ -65,8 +56,15 @@ func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
 		}
 	}
 	stage.signing = signing
-	if err := stage.WriteSums(ctx, store, known, progress.Hooks{}); err != nil {
+	if err := stage.WriteSums(ctx, store, layout.Sums{store: sums[store]}, progress.Hooks{}); err != nil {
 		return err
+	}
+	sum, err := stage.split(ctx, filepath.Join(o.Dir, store), o.Split, o.Hooks)
+	if err != nil {
+		return err
+	}
+	if sum != sums[store] {
+		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
 	}
 	return stage.Publish()
 }
@@ -76,46 +74,37 @@ func hexSum(content []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// split writes the parts of a store, each of less than limit bytes, and returns their sums and that of the store.
-func (s *Stage) split(ctx context.Context, store string, limit int64, hooks progress.Hooks) (layout.Sums, error) {
+// split writes the parts of a store, each of less than limit bytes, and returns the sum of the store.
+func (s *Stage) split(ctx context.Context, store string, limit int64, hooks progress.Hooks) (string, error) {
 	f, err := input.Open(store)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer f.Close()
 	fi, err := f.Stat()
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	size, perm := (limit-1)/partGrain*partGrain, fi.Mode().Perm()&0o644
 	if size <= 0 || fi.Size() > size*layout.MaxParts {
-		return nil, fmt.Errorf("%w: the store has %d bytes, and a part less than %d", ErrSplit, fi.Size(), limit)
+		return "", fmt.Errorf("%w: the store has %d bytes, and a part less than %d", ErrSplit, fi.Size(), limit)
 	}
 	hooks.Begin("split "+filepath.Base(store), fi.Size())
-	sums, whole := layout.Sums{}, sha256.New()
+	whole := sha256.New()
 	for n, left := 1, fi.Size(); left > 0; n++ {
-		name := layout.PartName(filepath.Base(store), n)
-		bytes := min(size, left)
-		if sums[name], err = s.part(ctx, name, perm, io.LimitReader(f, bytes), whole, hooks); err != nil {
-			return nil, err
+		part, err := atomicfile.Create(s.Path(layout.PartName(filepath.Base(store), n)), perm)
+		if err != nil {
+			return "", err
 		}
-		left -= bytes
+		content := reader{ctx, io.LimitReader(f, min(size, left)), hooks.Done}
+		if _, err = io.Copy(io.MultiWriter(part, whole), content); err == nil {
+			err = part.Commit()
+		}
+		if err != nil {
+			part.Abort()
+			return "", err
+		}
+		left -= min(size, left)
 	}
-	sums[filepath.Base(store)] = hex.EncodeToString(whole.Sum(nil))
-	return sums, nil
-}
-
-// part writes one part, and returns its sum.
-func (s *Stage) part(
-	ctx context.Context, name string, perm os.FileMode, content io.Reader, whole hash.Hash, hooks progress.Hooks,
-) (sum string, err error) {
-	f, err := atomicfile.Create(s.Path(name), perm)
-	if err != nil {
-		return "", err
-	}
-	defer f.Abort()
-	if sum, _, err = SumReader(ctx, io.TeeReader(content, io.MultiWriter(f, whole)), hooks); err != nil {
-		return "", err
-	}
-	return sum, f.Commit()
+	return hex.EncodeToString(whole.Sum(nil)), nil
 }

@@ -258,7 +258,7 @@ func (p *place) describe(d *Document, good []string) error {
 func (p *place) compare(d *Document) (err error) {
 	listed := p.sums[d.Name]
 	switch {
-	case d.Files > 0 && len(p.sums) > 0:
+	case d.Files > 0 && len(p.sums) > 0, p.isPart(d.Name):
 		d.Sums = Uncompared
 	case d.Sums == Missing || d.Files > 0:
 	case d.Size > maxHashed || d.Size > p.left:
@@ -300,12 +300,16 @@ func (p *place) cover(all []Document) {
 	}
 }
 
+// isPart reports whether a file is a part of the store. The sums have only the whole.
+func (p *place) isPart(name string) bool {
+	store, is := layout.CutPart(name)
+	return is && p.names.store != "" && store == p.names.store
+}
+
 // kindOf says what a document is.
 func (p *place) kindOf(name string) string {
-	if p.sums[name] != "" && name != p.names.store {
-		if store, part := layout.CutPart(name); part && p.sums[store] != "" {
-			return "part of the store"
-		}
+	if p.isPart(name) {
+		return "part of the store"
 	}
 	switch {
 	case name == p.names.store:

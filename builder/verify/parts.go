@@ -2,14 +2,12 @@ package verify
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -22,11 +20,21 @@ import (
 const recordsInParts = "what the store has inside, as it is in parts: verify the folder that they were made of"
 
 // inParts reports whether a folder has a store in parts, of `pinbox medium --split`.
-func inParts(sums layout.Sums, store string) bool { return sums[layout.PartName(store, 1)] != "" }
+func inParts(dir, store string) bool {
+	entries, _ := os.ReadDir(dir) // who reads the files reports a failure
+	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
+		whole, is := layout.CutPart(e.Name())
+		return is && whole == store
+	})
+}
 
-// split verifies a folder with a store in parts. The parts are read once, one after the other.
+// split verifies a folder with a store in parts. The parts are read once, as one.
 func (v *Result) split(ctx context.Context, dir, name string, sums layout.Sums, hooks progress.Hooks) error {
-	store, got, err := v.parts(ctx, dir, name, sums, hooks)
+	got := layout.Sums{}
+	store, err := v.joined(ctx, dir, name, hooks)
+	if store.Sum != "" {
+		got[name] = store.Sum
+	}
 	if err == nil && !store.Tree.IsZero() {
 		err = sameRootHash(store.Tree, sums, layout.RootHashFile(name))
 	}
@@ -43,7 +51,7 @@ func (v *Result) split(ctx context.Context, dir, name string, sums layout.Sums, 
 }
 
 // addListed adds the sums of the other files that are listed. The folder may be a stick, with files of others: they
-// are counted, and not read. One with the name of the store and another ending is a part that is not listed.
+// are counted, and not read.
 func (v *Result) addListed(
 	ctx context.Context, dir, store string, want, got layout.Sums, hooks progress.Hooks,
 ) error {
@@ -54,14 +62,13 @@ func (v *Result) addListed(
 	others := 0
 	for _, e := range entries {
 		name := e.Name()
+		whole, _ := layout.CutPart(name)
 		switch {
-		case name == artifact.SumsFile || got[name] != "" || signs(name, want):
+		case name == artifact.SumsFile || whole == store || signs(name, want):
 		case want[name] != "":
 			if got[name], err = artifact.SumFile(ctx, filepath.Join(dir, name), hooks); err != nil {
 				return err
 			}
-		case strings.HasPrefix(name, store):
-			got[name] = "not listed"
 		default:
 			others++
 		}
@@ -73,105 +80,41 @@ func (v *Result) addListed(
 	return nil
 }
 
-// parts reads the parts of a store, and returns the store and the sums of both.
-func (v *Result) parts(
-	ctx context.Context, dir, name string, sums layout.Sums, hooks progress.Hooks,
-) (store artifact.Store, got layout.Sums, err error) {
-	got = layout.Sums{}
-	f, err := openParts(dir, name, sums)
+// joined reads the parts of a store as one, and returns the store.
+func (v *Result) joined(ctx context.Context, dir, name string, hooks progress.Hooks) (store artifact.Store, err error) {
+	f, err := openStore(dir, name)
 	if err != nil {
-		return store, got, err
+		return store, err
 	}
-	hooks.Begin("hash the parts of "+name, f.size)
-	whole, check := sha256.New(), verity.NewChecker(f.size)
-	for _, part := range f.names {
-		content, err := input.Open(filepath.Join(dir, part))
-		if err != nil {
-			return store, got, err
-		}
-		got[part], _, err = artifact.SumReader(ctx, io.TeeReader(content, io.MultiWriter(whole, check)), hooks)
-		_ = content.Close() // it was only read
-		if err != nil {
-			return store, got, err
-		}
+	defer f.Close()
+	hooks.Begin("hash the parts of "+name, f.Size)
+	check := verity.NewChecker(f.Size)
+	store = artifact.Store{Name: name, Size: f.Size}
+	if store.Sum, _, err = artifact.SumReader(ctx, io.TeeReader(f, check), hooks); err != nil {
+		return store, err
 	}
-	got[name] = hex.EncodeToString(whole.Sum(nil))
-	store = artifact.Store{Name: name, Size: f.size, Sum: got[name]}
 	if store.Tree, err = check.Tree(); err != nil && name != artifact.ThinStoreFile {
-		return store, got, fmt.Errorf("%s: %w", name, err)
+		return store, fmt.Errorf("%s: %w", name, err)
 	}
 	v.StoreSize, v.StoreDigest, v.StoreRootHash = store.Size, store.Digest(), store.RootHash()
-	return store, got, nil
+	return store, nil
 }
 
-// openStore opens the store of a folder, which may be in parts, and returns its size in bytes.
-func openStore(dir, name string, sums layout.Sums) (io.ReadCloser, int64, error) {
-	if inParts(sums, name) {
-		f, err := openParts(dir, name, sums)
-		return f, f.size, err
-	}
-	f, err := input.Open(filepath.Join(dir, name))
-	if err != nil {
-		return nil, 0, err
-	}
-	fi, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, fi.Size(), nil
-}
-
-// partsReader reads the parts of a store, one after the other.
-type partsReader struct {
-	dir   string
-	names []string // of all parts
-	size  int64    // of all, in bytes
-	next  int
-	open  io.ReadCloser // or nil
-}
-
-// openParts finds the parts of a store that the sums list.
-func openParts(dir, name string, sums layout.Sums) (*partsReader, error) {
-	f := &partsReader{dir: dir}
-	for n := 1; n <= layout.MaxParts && sums[layout.PartName(name, n)] != ""; n++ {
-		part, err := input.Open(filepath.Join(dir, layout.PartName(name, n)))
+// openStore opens the store of a folder, which may be in parts.
+func openStore(dir, name string) (layout.Part, error) {
+	open := func(name string) (part layout.Part, err error) {
+		f, err := input.Open(filepath.Join(dir, name))
 		if err != nil {
-			return f, err
+			return part, err
 		}
-		fi, err := part.Stat()
-		if err := errors.Join(err, part.Close()); err != nil {
-			return f, err
+		fi, err := f.Stat()
+		if err != nil {
+			return part, errors.Join(err, f.Close())
 		}
-		f.names, f.size = append(f.names, layout.PartName(name, n)), f.size+fi.Size()
+		return layout.Part{ReadCloser: f, Size: fi.Size()}, nil
 	}
-	return f, nil
-}
-
-func (f *partsReader) Read(p []byte) (int, error) {
-	for {
-		if f.open == nil {
-			if f.next == len(f.names) {
-				return 0, io.EOF
-			}
-			part, err := input.Open(filepath.Join(f.dir, f.names[f.next]))
-			if err != nil {
-				return 0, err
-			}
-			f.open, f.next = part, f.next+1
-		}
-		n, err := f.open.Read(p)
-		if n > 0 || !errors.Is(err, io.EOF) {
-			return n, err
-		}
-		if err := f.Close(); err != nil {
-			return 0, err
-		}
+	if inParts(dir, name) {
+		return layout.Join(name, open)
 	}
-}
-
-func (f *partsReader) Close() (err error) {
-	if f.open != nil {
-		err, f.open = f.open.Close(), nil
-	}
-	return err
+	return open(name)
 }

@@ -71,15 +71,12 @@ func TestVerifyFindsDamagedParts(t *testing.T) {
 	}{
 		"a byte": {
 			"printf x | dd of=store.squashfs.002 bs=1 seek=1000 conv=notrunc status=none",
-			[]string{"store.squashfs.002 has changed", "store.squashfs has changed", "hash tree"},
+			[]string{"store.squashfs has changed", "hash tree"},
 		},
-		"missing": {"rm store.squashfs.002", []string{"store.squashfs.002: no such file", "store.squashfs.002 is missing",
-			"store.squashfs is missing"}},
+		"missing":              {"rm store.squashfs.002", []string{"store.squashfs has changed", "hash tree"}},
+		"the first is missing": {"rm store.squashfs.001", []string{"store.squashfs.001: no such file", "store.squashfs is missing"}},
 		"another order": {"mv store.squashfs.001 x; mv store.squashfs.002 store.squashfs.001; mv x store.squashfs.002",
-			[]string{"store.squashfs.001 has changed", "store.squashfs.002 has changed", "store.squashfs has changed", "hash tree"}},
-		"not listed": {"sed -i /squashfs.002/d SHA256SUMS", []string{
-			"store.squashfs.002 is not in SHA256SUMS", "store.squashfs has changed", "hash tree",
-		}},
+			[]string{"store.squashfs has changed", "hash tree"}},
 		"whole, too": {"echo x >store.squashfs", []string{"store.squashfs is there in parts, and as one file"}},
 		"root hash":  {"echo x >store.roothash", []string{"store.roothash has changed"}},
 	} {

@@ -67,12 +67,12 @@ func (c *signatures) folder(dir string) error {
 	if proof == nil || store == "" {
 		return err
 	}
-	f, size, err := openStore(dir, store, sums)
+	f, err := openStore(dir, store)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return c.check(store, f, size, proof)
+	return c.check(store, f, f.Size, proof)
 }
 
 func (c *signatures) iso(name string) error {

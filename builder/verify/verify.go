@@ -63,8 +63,7 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		return Result{}, err
 	}
 	v := Result{Dir: dir, Files: len(sums)}
-	if _, name := format.Find(sums); inParts(sums, name) {
-		v.Files-- // the whole store is not there
+	if _, name := format.Find(sums); inParts(dir, name) {
 		err = v.split(ctx, dir, name, sums, hooks)
 	} else {
 		err = v.folder(ctx, dir, sums, hooks)

@@ -181,7 +181,6 @@ var table = []cli.Row{
 		stores.ErrSignature, cli.ExitDamaged, 52,
 		"find out who made the store; /etc/pinbox/keys.d has the keys that this node trusts",
 	},
-	{stores.ErrPart, cli.ExitDamaged, 53, "copy this part again from the folder that `pinbox medium --split` wrote"},
 	{
 		stores.ErrProgram, cli.ExitDamaged, 54,
 		"build it again with the pinbox-node for this node's architecture; `pinbox verify` checks the original",

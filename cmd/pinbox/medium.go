@@ -3,8 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -88,14 +87,14 @@ type splitResult struct {
 }
 
 func printSplit(cmd *cobra.Command, output cli.Output, dir string) error {
-	sums, err := artifact.ReadSums(dir)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	r := splitResult{Path: dir}
-	for _, name := range slices.Sorted(maps.Keys(sums)) {
-		if _, is := layout.CutPart(name); is {
-			r.Parts = append(r.Parts, name)
+	for _, e := range entries {
+		if _, is := layout.CutPart(e.Name()); is {
+			r.Parts = append(r.Parts, e.Name())
 		}
 	}
 	if !output.Text() {

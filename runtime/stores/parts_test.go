@@ -27,7 +27,6 @@ func splitFolder(t *testing.T, folder string) string {
 	size := (len(content) + 2) / 3
 	for n := 1; n <= 3; n++ {
 		part := content[(n-1)*size : min(n*size, len(content))]
-		sums[fmt.Sprintf("delta.squashfs.00%d", n)] = digest.FromBytes(part).Encoded()
 		write(t, fmt.Sprintf("%s.00%d", store, n), string(part))
 	}
 	write(t, filepath.Join(folder, "SHA256SUMS"), string(sums.Encode()))
@@ -74,32 +73,31 @@ func TestSignedStoreInParts(t *testing.T) {
 	d.wantMounted(1)
 }
 
-// A part that is missing, of another store, cut off, or in the place of another is named, and nothing is left.
+// With a part that is missing, of another store, cut off, or in the place of another, nothing is left.
 func TestBadParts(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	other := splitFolder(t, delta(2).folder(t))
 	move := func(from, to string) error { return os.Rename(from, to) }
 	for name, c := range map[string]struct {
 		spoil func(store string) error
-		want  string
+		want  error
 	}{
-		"the first is missing": {func(s string) error { return os.Remove(s + ".001") }, "delta.squashfs.001: no such file"},
-		"the last is missing":  {func(s string) error { return os.Remove(s + ".003") }, "delta.squashfs.003: no such file"},
+		"the first is missing":  {func(s string) error { return os.Remove(s + ".001") }, stores.ErrNoStore},
+		"the second is missing": {func(s string) error { return os.Remove(s + ".002") }, stores.ErrDamaged},
+		"the last is missing":   {func(s string) error { return os.Remove(s + ".003") }, stores.ErrDamaged},
 		"swapped": {func(s string) error {
 			return errors.Join(move(s+".001", s+".x"), move(s+".002", s+".001"), move(s+".x", s+".002"))
-		}, "delta.squashfs.001 has the content of delta.squashfs.002"},
-		"cut off":          {func(s string) error { return os.Truncate(s+".002", 1000) }, "delta.squashfs.002 has 1000 bytes"},
-		"the last cut off": {func(s string) error { return os.Truncate(s+".003", 1000) }, "delta.squashfs.003 has SHA-256"},
-		"the last is empty": {
-			func(s string) error { return os.Truncate(s+".003", 0) }, "delta.squashfs.003 has 0 bytes",
-		},
+		}, stores.ErrDamaged},
+		"cut off":           {func(s string) error { return os.Truncate(s+".002", 1000) }, stores.ErrDamaged},
+		"the last cut off":  {func(s string) error { return os.Truncate(s+".003", 1000) }, stores.ErrDamaged},
+		"the last is empty": {func(s string) error { return os.Truncate(s+".003", 0) }, stores.ErrDamaged},
 		"of another store": {func(s string) error {
 			content, err := os.ReadFile(filepath.Join(other, "delta.squashfs.001"))
 			return errors.Join(err, os.WriteFile(s+".001", content, 0o644))
-		}, "delta.squashfs.001 has"},
+		}, stores.ErrDamaged},
 		"a link to a device": {func(s string) error {
 			return errors.Join(os.Remove(s+".003"), os.Symlink("/dev/zero", s+".003"))
-		}, "delta.squashfs.003: not a regular file"},
+		}, stores.ErrNoStore},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := splitFolder(t, delta(1).folder(t))
@@ -107,8 +105,8 @@ func TestBadParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
-			if !errors.Is(err, stores.ErrPart) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %v with %q", err, stores.ErrPart, c.want)
+			if !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
 			}
 			if left, err := filepath.Glob(filepath.Join(d.Dir, "*.squashfs*")); err != nil || len(left) > 0 {
 				t.Errorf("got %q, %v in the state's folder, want nothing", left, err)

@@ -124,8 +124,8 @@ type source struct {
 	signature []byte
 	// medium means that Path is a device, whose name may change.
 	medium bool
-	// parts have the store, if it was split; Path is the name without their numbers then.
-	parts []part
+	// parts means that the store was split; Path is the name without the numbers of its parts then.
+	parts bool
 }
 
 // find finds a store: in a file, in a folder, or on a medium. want is its digest; "" reads it
@@ -147,7 +147,7 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 	store, isPart := layout.CutPart(name)
 	switch {
 	case isPart && hasParts(store), hasParts(name):
-		err = src.inParts(store)
+		err = src.inFile(store)
 	case err != nil:
 		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
 	case fi.IsDir():
@@ -185,27 +185,32 @@ func (s *source) inFolder(dir string) error {
 		case len(found) == 0:
 			continue
 		}
-		file := filepath.Join(folder, found[0])
-		if _, err := stat(file); errors.Is(err, fs.ErrNotExist) {
-			return s.inParts(file)
-		}
-		return s.inFile(file)
+		return s.inFile(filepath.Join(folder, found[0]))
 	}
 	return fmt.Errorf("%s: %w", dir, ErrNoStore)
 }
 
-// inFile takes the store in a file, and reads its signature and its expected digest.
+// inFile takes the store in a file, or in parts of it, and reads its signature and its expected digest.
 func (s *source) inFile(name string) (err error) {
 	name, err = filepath.Abs(name)
 	if err != nil {
 		return err
 	}
-	file, size, err := openFile(name)
+	if s.parts = hasParts(name); s.parts {
+		var whole layout.Part
+		if whole, err = openParts(name); err == nil {
+			s.Size, err = whole.Size, whole.Close()
+		}
+	} else {
+		var file *os.File
+		if file, s.Size, err = openFile(name); err == nil {
+			_ = file.Close() // nothing was written
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoStore, err)
 	}
-	_ = file.Close() // nothing was written
-	s.Extent = Extent{Path: name, Size: size}
+	s.Path = name
 	if s.signature, err = readSignature(s.keys, name); err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ type staged struct {
 // stage copies a store into the state's folder, or only reads it if it is used in place, and compares
 // its digest and its signature. It reads nothing in it. The caller discards the result.
 func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *staged, err error) {
-	if o.InPlace && len(src.parts) > 0 {
+	if o.InPlace && src.parts {
 		return nil, fmt.Errorf("%s: %w", src.Path, ErrInParts)
 	}
 	g, to := &staged{Extent: src.Extent}, io.Discard
@@ -118,8 +118,8 @@ func takeProgram(ctx context.Context, s *session, g *staged, c content, o Attach
 
 // reader reads the bytes of a store.
 func (s source) reader() (io.ReadCloser, error) {
-	if len(s.parts) > 0 {
-		return &joined{parts: s.parts, all: s.parts}, nil
+	if s.parts {
+		return openParts(s.Path)
 	}
 	f, err := open(s.Path, os.O_RDONLY)
 	if err != nil {
@@ -166,9 +166,6 @@ func (s source) copy(
 		if tree, err = check.Tree(); errors.Is(err, verity.ErrNoTree) {
 			return id, verity.Tree{}, nil
 		}
-	}
-	if errors.Is(err, ErrPart) {
-		return id, tree, err
 	}
 	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) || errors.Is(err, verity.ErrDiffers) {
 		err = fmt.Errorf("%w: %w", ErrDamaged, err)
