@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -30,16 +29,12 @@ var (
 type API struct{ client client }
 
 // Connect reads a kubeconfig, as kubectl does: "" is $KUBECONFIG or ~/.kube/config, and "" as the context the current
-// one; or InCluster. It does not connect yet.
+// one. It does not connect yet.
 func Connect(kubeconfig, kubecontext string) (API, error) {
-	load := rest.InClusterConfig
-	if kubeconfig != InCluster {
-		rules := clientcmd.NewDefaultClientConfigLoadingRules()
-		rules.ExplicitPath = kubeconfig
-		load = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
-			&clientcmd.ConfigOverrides{CurrentContext: kubecontext}).ClientConfig
-	}
-	config, err := load()
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: kubecontext}).ClientConfig()
 	if err != nil {
 		return API{}, fmt.Errorf("%w: %w", ErrKubeconfig, err)
 	}
