@@ -74,7 +74,7 @@ var below = map[string][]string{
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/filelock",
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm",
-		"storage/signature", "storage/squashfs", "storage/tail", "storage/thin", "storage/verity",
+		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},
 	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},

@@ -17,7 +17,7 @@ func ofStore(t *testing.T, take func(n int) (images int, err error)) (*recording
 	node := &recordingNode{fakeNode: &fakeNode{server: &fakecri.Server{}}}
 	r := newReconciler(t, node.fakeNode, 3)
 	r.Images, r.Disk, r.Pins = node, node, node
-	node.sets[0].Store = "oci://registry.example.com/site/releases:1"
+	node.sets[0].Store = "https://files.example.com/1/delta.thin"
 	n := 0
 	r.TakeStore = func(_ context.Context, name string) error {
 		node.record("take " + name)
@@ -41,7 +41,7 @@ func (node *recordingNode) count(call string) (n int) {
 	return n
 }
 
-const takeStore = "take oci://registry.example.com/site/releases:1"
+const takeStore = "take https://files.example.com/1/delta.thin"
 
 // The store that a set names is attached instead of pulling its images; what it lacks is pulled. It is asked for once,
 // and only while images are missing.

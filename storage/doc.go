@@ -8,6 +8,5 @@
 //
 // The package does not choose the images: package builder does. It does not define the files of a
 // store: storage/compose does. Start with [NewClient], [Client.Resolve] and [Client.Fill]; for
-// images on this machine, with [ReadLayout], [OpenArchive], [OpenImageStore] or [ReadDistribution]. [Push] puts an
-// artifact into a registry.
+// images on this machine, with [ReadLayout], [OpenArchive], [OpenImageStore] or [ReadDistribution].
 package storage

@@ -21,8 +21,7 @@ func attachCommand() *cobra.Command {
 		Short: "Attach a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place
-  pinbox-node attach https://files.example.com/releases/42/
-  pinbox-node attach oci://registry.example.com/site/releases@sha256:…`,
+  pinbox-node attach https://files.example.com/releases/42/`,
 		Args:              named("the store: its file, a folder, the device of a medium, or a URL"),
 		ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -18,7 +18,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/compose"
-	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/thin"
@@ -61,21 +60,10 @@ var table = []cli.Row{
 		fetch.ErrServer, cli.ExitOther, 13,
 		"look at the server and at the network; /etc/pinbox/node.env sets a proxy; the next run continues",
 	},
-	{
-		remote.ErrName, cli.ExitUsage, 165,
-		"write it as https://HOST/PATH/delta.thin, https://HOST/FOLDER/ or oci://REGISTRY/REPOSITORY@sha256:…",
-	},
+	{remote.ErrName, cli.ExitUsage, 165, "write it as https://HOST/PATH/delta.thin or https://HOST/FOLDER/"},
 	{remote.ErrPlain, cli.ExitUsage, 166, "use HTTPS, or give the --digest of the store"},
-	{
-		remote.ErrTag, cli.ExitUsage, 167,
-		"name it with the digest that `pinbox push` prints; or put the key of the one who signs into /etc/pinbox/keys.d",
-	},
-	{
-		remote.ErrChanged, cli.ExitDamaged, 168,
-		"compare what is on the server with the original, and copy or push it again",
-	},
+	{remote.ErrChanged, cli.ExitDamaged, 168, "compare what is on the server with the original, and copy it again"},
 	{node.ErrRemoteInPlace, cli.ExitUsage, 169, "leave out --in-place"},
-	{layout.ErrNotPushed, cli.ExitInput, 170, "name what `pinbox push` has printed"},
 	{fetch.ErrDigest, cli.ExitDamaged, 14, "put the store of this node's Ignition config on the server"},
 	{fetch.ErrSpace, cli.ExitSpace, 15, "use a larger disk for /var; a live system without one has it in memory"},
 	{fetch.ErrBusy, cli.ExitBusy, 16, "wait for it"},

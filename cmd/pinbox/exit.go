@@ -103,16 +103,6 @@ var buildErrors = []cli.Row{
 		"name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` does not read layers",
 	},
 	{artifact.ErrOnISO, cli.ExitInput, 23, "set spec.node.store.url in the appliance file, and build it again"},
-	{storage.ErrDestination, cli.ExitUsage, 165, "write it as oci://REGISTRY/REPOSITORY or oci://REGISTRY/REPOSITORY:TAG"},
-	{artifact.ErrNotAttachable, cli.ExitInput, 166, "build it with spec.store.format squashfs"},
-	{
-		artifact.ErrPrivate, cli.ExitInput, 167,
-		"push a delta, which has none; or, if all who may pull from the registry may have them, `chmod a+r` the store",
-	},
-	{
-		storage.ErrRefused, cli.ExitRegistry, 168,
-		"use a registry that takes OCI artifacts; or bring the folder to the nodes by HTTPS or on a medium",
-	},
 	{artifact.ErrSplit, cli.ExitUsage, 24, "give a larger size with --split: 4G for FAT"},
 	{artifact.ErrInside, cli.ExitUsage, 25, "give another name with -o"},
 	{artifact.ErrNotISO, cli.ExitUsage, 26, "give another name with -o, or remove it"},

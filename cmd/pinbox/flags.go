@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -39,8 +40,10 @@ type inputFlags struct {
 	nodeBinary string
 	level      string
 	setAPI     string
-	accessFlags
-	output cli.Output
+	access     storage.Access
+	pullSecret string
+	insecure   []string
+	output     cli.Output
 
 	maxLayerSize string
 }
@@ -104,7 +107,16 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.mirrors, "mirrors", nil,
 		"`PATH` of ImageDigestMirrorSets, ImageTagMirrorSets and ImageContentSourcePolicies, in addition to the "+
 			"mirrors of the appliance file: a file, or a folder of files; may be repeated")
-	f.accessFlags.add(flags, ", in addition to those of the appliance file; may be repeated")
+	flags.StringVar(&f.access.AuthFile, "authfile", "",
+		"`FILE` of registry credentials (default: REGISTRY_AUTH_FILE, then podman's and docker's files)")
+	flags.StringVar(&f.pullSecret, "pull-secret", "", "`FILE` of registry credentials as an OpenShift pull secret")
+	flags.StringVar(&f.access.CertDir, "cert-dir", "",
+		"`DIR` of certificates and keys for registries (default: /etc/containers/certs.d)")
+	flags.StringArrayVar(&f.insecure, "insecure-registry", nil,
+		"`HOST[:PORT]` of a registry or a mirror that may serve plain HTTP, or have an untrusted certificate, "+
+			"in addition to those of the appliance file; may be repeated")
+	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
+		"`TIME` without progress after which a request to a registry is repeated")
 	flags.StringVar(&f.access.Policy, "policy", "",
 		"`FILE` of the signature policy (default: the user's or the host's policy.json)")
 	cli.Files(flags, "policy", "json")
@@ -163,17 +175,8 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	if f.config != "" && len(sources) > 0 {
 		return o, cli.Usagef("-c does not go with inputs as flags: list them in the appliance file")
 	}
-	if err := f.accessFlags.complete(); err != nil {
+	if err := f.completeAccess(); err != nil {
 		return o, err
-	}
-	if f.access.InsecurePolicy && f.access.Policy != "" {
-		return o, cli.Usagef("--policy and --insecure-policy contradict each other")
-	}
-	if f.access.Limits.Size, err = bytesize.Parse(f.maxLayerSize); err != nil || f.access.Limits.Size <= 0 {
-		return o, cli.Usagef("--max-layer-size: %q is not a size above 0, such as 128GiB", f.maxLayerSize)
-	}
-	if f.access.Limits.Files <= 0 {
-		return o, cli.Usagef("--max-layer-files %d: must be greater than 0", f.access.Limits.Files)
 	}
 	o.Access, o.Version, o.Inputs = f.access, version, f.sources.given()
 	if o.ModTime, err = sourceDateEpoch(); err != nil {
@@ -192,6 +195,34 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 	o.Locked = f.locked
 	o.Lock, err = f.readLock()
 	return o, err
+}
+
+// completeAccess checks the flags for the access to registries.
+func (f *inputFlags) completeAccess() (err error) {
+	if f.pullSecret != "" {
+		if f.access.AuthFile != "" {
+			return cli.Usagef("--authfile and --pull-secret are the same thing: give one")
+		}
+		f.access.AuthFile = f.pullSecret
+	}
+	if f.access.StallTimeout <= 0 {
+		return cli.Usagef("--stall %s: must be greater than 0", f.access.StallTimeout)
+	}
+	for _, host := range f.insecure {
+		if err := storage.CheckHost(host); err != nil {
+			return cli.Usagef("--insecure-registry: %w", err)
+		}
+	}
+	if f.access.InsecurePolicy && f.access.Policy != "" {
+		return cli.Usagef("--policy and --insecure-policy contradict each other")
+	}
+	if f.access.Limits.Size, err = bytesize.Parse(f.maxLayerSize); err != nil || f.access.Limits.Size <= 0 {
+		return cli.Usagef("--max-layer-size: %q is not a size above 0, such as 128GiB", f.maxLayerSize)
+	}
+	if f.access.Limits.Files <= 0 {
+		return cli.Usagef("--max-layer-files %d: must be greater than 0", f.access.Limits.Files)
+	}
+	return nil
 }
 
 // override sets what the flags say of an appliance.

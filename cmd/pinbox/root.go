@@ -28,7 +28,7 @@ the node boots, every image is there: nothing is pulled or copied.
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
 	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
-		lockCommand(), mediumCommand(), pushCommand())
+		lockCommand(), mediumCommand())
 	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), diffCommand(), lintCommand(),
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())

@@ -140,7 +140,6 @@ var notInScripts = []struct{ prefix, why string }{
 	{"ssh ", "takes a node: the line copies the store to it"},
 	{"curl -X PATCH ", "takes an assisted installer"},
 	{"pinbox fleet status --", "takes an API server: fixtures/kube"},
-	{"pinbox push ", "takes a registry: TestPush"},
 	{"podman ", "another program: TestSetUpMachine has skopeo, which reads the same files"},
 	{"mkdir -p /var/lib/pinbox", "takes root: the tests of storage/root mount stores likewise"},
 	{"mount -t squashfs", "takes root: the tests of storage/root mount stores likewise"},

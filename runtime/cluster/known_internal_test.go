@@ -117,7 +117,7 @@ func TestStates(t *testing.T) {
 func TestStoreOfASet(t *testing.T) {
 	u := unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{
-			"name": "s", "generation": int64(6), "annotations": map[string]any{pinset.StoreAnnotation: "oci://a/b:1"},
+			"name": "s", "generation": int64(6), "annotations": map[string]any{pinset.StoreAnnotation: "https://a/b/1"},
 		},
 		"spec": map[string]any{"pinnedImages": []any{map[string]any{
 			"name": "quay.io/x/app@sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea",
@@ -129,7 +129,7 @@ func TestStoreOfASet(t *testing.T) {
 	}
 	k := Known{Sets: []Set{s}}
 	sets, errs := k.Decode()
-	if len(errs) > 0 || len(sets) != 1 || sets[0].Store != "oci://a/b:1" {
+	if len(errs) > 0 || len(sets) != 1 || sets[0].Store != "https://a/b/1" {
 		t.Errorf("got %+v, %v, want the store", sets, errs)
 	}
 }

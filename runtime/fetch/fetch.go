@@ -35,8 +35,6 @@ type Options struct {
 	// Size in bytes, and SHA-256 of the store.
 	Size   int64
 	Digest digest.Digest
-	// Open opens the store behind its first bytes; nil requests URL.
-	Open func(ctx context.Context, from int64) (io.ReadCloser, error)
 	// Stall is how long the server may send nothing; 0 means a minute.
 	Stall time.Duration
 	// Pause before the second attempt, which grows up to thirty times of it; 0 means a second.

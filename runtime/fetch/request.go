@@ -40,16 +40,6 @@ func (f *fetcher) request(ctx context.Context) error {
 
 // get calls alive for each answer of the server.
 func (f *fetcher) get(ctx context.Context, alive func()) error {
-	if f.Open != nil {
-		from := f.have
-		body, err := f.Open(ctx, from)
-		if err != nil {
-			return err
-		}
-		defer body.Close()
-		alive()
-		return f.write(ctx, body, from, alive)
-	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
 	if err != nil {
 		return err

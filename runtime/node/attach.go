@@ -49,7 +49,7 @@ func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Atta
 	defer progress.end()
 	a.Composing, a.Idle = progress.report, idle
 	if remote.Is(a.Source) {
-		return attachRemote(ctx, o, m, client, a)
+		return attachRemote(ctx, o, m, a)
 	}
 	return o.attach(ctx, m, a)
 }

@@ -4,24 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
-	"github.com/pinbox/pinbox/runtime/cri"
-	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/fetch"
-	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // ErrRemoteInPlace is for a store that is not on this machine.
-var ErrRemoteInPlace = errors.New("a store of a server or a registry cannot be used in place")
+var ErrRemoteInPlace = errors.New("a store of a server cannot be used in place")
 
-// attachRemote fetches a store from a server or a registry, unless the node has it, and attaches it from the disk. What
-// was fetched stays only if the fetch was interrupted: the next attach of the same store continues.
+// attachRemote fetches a store from a server, unless the node has it, and attaches it from the disk. What was fetched
+// stays only if the fetch was interrupted: the next attach of the same store continues.
 func attachRemote(
-	ctx context.Context, o Options, m stores.Manager, client *cri.Client, a stores.AttachOptions,
+	ctx context.Context, o Options, m stores.Manager, a stores.AttachOptions,
 ) (attached stores.Attached, err error) {
 	if a.InPlace {
 		return attached, fmt.Errorf("%s: %w", a.Source, ErrRemoteInPlace)
@@ -35,14 +31,11 @@ func attachRemote(
 	if err != nil {
 		return attached, fmt.Errorf("keys: %w", err)
 	}
-	how := remote.Options{
-		Keys: keys, Digest: a.Digest, Registry: registryClient(ctx, o, client), Done: a.Fetching, Note: a.Retrying,
-	}
+	how := remote.Options{Keys: keys, Digest: a.Digest, Done: a.Fetching, Note: a.Retrying}
 	found, err := remote.Find(ctx, a.Source, how)
 	if err != nil {
 		return attached, err
 	}
-	defer found.Close()
 	origin := a.Source
 	a.Source, a.Digest = "", found.Digest
 	lacks, err := stores.Lacks(ctx, m, found.Digest)
@@ -80,15 +73,6 @@ func fetchStore(
 		err = errors.Join(err, in.Clear())
 	}
 	return file, err
-}
-
-// registryClient reads from registries as CRI-O does.
-func registryClient(ctx context.Context, o Options, client *cri.Client) registry.Client {
-	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // without it, the defaults
-	return registry.Client{
-		AuthFile: config.AuthFile, Insecure: o.insecure(ctx, client, config),
-		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
-	}
 }
 
 // takeStore attaches the store that a set names. The sets of the store do not count: that set does.

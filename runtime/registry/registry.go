@@ -147,6 +147,7 @@ func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error)
 	return content, nil
 }
 
+// open opens the image. A password goes to the registry's own domain only.
 func (f *fetcher) open(ctx context.Context) error {
 	if f.src != nil {
 		return nil
@@ -155,30 +156,22 @@ func (f *fetcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	src, err := open(ctx, f.sys, named)
-	if err == nil {
-		f.src = src
-	}
-	return err
-}
-
-// open opens an image or an artifact. A password goes to the registry's own domain only.
-func open(ctx context.Context, sys *imgtypes.SystemContext, named reference.Named) (imgtypes.ImageSource, error) {
 	ref, err := docker.NewReference(named)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	realms, err := realm.Of(sys, ref)
+	realms, err := realm.Of(f.sys, ref)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	own := *sys
-	own.DockerProxy = realms.Proxy
-	src, err := ref.NewImageSource(ctx, &own)
+	sys := *f.sys
+	sys.DockerProxy = realms.Proxy
+	src, err := ref.NewImageSource(ctx, &sys)
 	if err != nil {
-		return nil, err // src is not nil then, but a nil pointer
+		return err
 	}
-	return src, nil
+	f.src = src
+	return nil
 }
 
 func (f *fetcher) close() {

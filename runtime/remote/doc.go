@@ -1,4 +1,4 @@
-// Package remote finds a store on an HTTPS server or in a registry, and brings it to the disk of the node with the
+// Package remote finds a store on an HTTPS server, and brings it to the disk of the node with the
 // signatures that are next to it there. Then it is attached like a store on a medium, with the same checks.
 //
 // It believes nothing that it gets: the digest comes with the name, or from sums that a signature of the store makes

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,18 +14,15 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/fetch"
-	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/atomicfile"
-	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Why a store is not fetched.
 var (
-	ErrName    = errors.New("not the name of a store on a server or in a registry")
+	ErrName    = errors.New("not the name of a store on a server")
 	ErrPlain   = errors.New("HTTP without TLS says nothing about who has answered")
-	ErrTag     = errors.New("a tag may name another store tomorrow, and this node has no keys to check who made it")
 	ErrChanged = errors.New("what the server gives is not what was asked for")
 )
 
@@ -34,10 +30,8 @@ var (
 type Options struct {
 	// Keys of the node: with any, a store needs a signature by one of them.
 	Keys signature.Keys
-	// Digest of the store; "" takes it from the sums, or from the manifest of the artifact.
+	// Digest of the store; "" takes it from the sums.
 	Digest digest.Digest
-	// Registry reads artifacts.
-	Registry registry.Client
 	// Stall and Pause are those of fetch.Options.
 	Stall, Pause time.Duration
 	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
@@ -45,49 +39,29 @@ type Options struct {
 	Note func(error)
 }
 
-// Store is one that was found. The caller closes it.
+// Store is one that was found.
 type Store struct {
-	// Origin is its URL, or that of the artifact; Name that of its file.
+	// Origin is its URL, Name that of its file.
 	Origin, Name string
 	Digest       digest.Digest
 	Size         int64 // bytes
 	// signatures by their suffixes.
 	signatures map[string][]byte
-	// open opens the store behind its first bytes; nil requests Origin by HTTP.
-	open  func(ctx context.Context, from int64) (io.ReadCloser, error)
-	close func()
 }
 
 // Is reports whether a store is named that is not on this machine.
 func Is(source string) bool {
-	return slices.ContainsFunc([]string{"https://", "http://", layout.PushedScheme}, func(scheme string) bool {
-		return strings.HasPrefix(source, scheme)
-	})
+	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
 }
 
 // Find asks for everything but the store itself. A store that could not be attached for its signature is an error here,
 // before it is fetched.
-func Find(ctx context.Context, source string, o Options) (s Store, err error) {
-	if strings.HasPrefix(source, layout.PushedScheme) {
-		s, err = inRegistry(ctx, source, o)
-	} else {
-		s, err = onServer(ctx, source, o)
-	}
+func Find(ctx context.Context, source string, o Options) (Store, error) {
+	s, err := onServer(ctx, source, o)
 	if err == nil {
 		err = s.checkSignatures(o.Keys)
 	}
-	if err != nil {
-		s.Close()
-		return Store{}, err
-	}
-	return s, nil
-}
-
-// Close ends the connections to a registry.
-func (s Store) Close() {
-	if s.close != nil {
-		s.close()
-	}
+	return s, err
 }
 
 // checkSignatures finds out whether one of the keys can have made one of the signatures, whatever was signed.
@@ -120,7 +94,7 @@ func (s Store) Fetch(ctx context.Context, dir string, o Options) (file string, e
 		}
 	}
 	_, err = fetch.Store(ctx, fetch.Options{
-		URL: s.Origin, File: file, Size: s.Size, Digest: s.Digest, Open: s.open, Stall: o.Stall, Pause: o.Pause,
+		URL: s.Origin, File: file, Size: s.Size, Digest: s.Digest, Stall: o.Stall, Pause: o.Pause,
 		Done: o.Done, Note: o.Note,
 	})
 	if errors.Is(err, fetch.ErrDigest) {

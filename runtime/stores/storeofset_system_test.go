@@ -21,8 +21,8 @@ func setWithStore(store string, pins ...string) []byte {
 func TestStoreThatASetNames(t *testing.T) {
 	s, _, images := newOnlineSystem(t, 4)
 	s.mustRun("firstboot")
-	host, access := fixtures.Distribution(t, "", "")
-	name := pushDelta(t, s.stores[1], host, "")
+	url, access := fileServer(t, s.stores[1])
+	name := url + "/delta.squashfs"
 	images.Take()
 
 	s.WriteSet("worker.yaml", setWithStore(name, s.pins[1]...))

@@ -66,6 +66,10 @@ const (
 	SumsFile       = "SHA256SUMS"
 )
 
+// AttachableStores returns the names of the stores that a node can attach, in the order in which they are looked for
+// in a folder.
+func AttachableStores() []string { return []string{DeltaStoreFile, ThinStoreFile, StoreFile} }
+
 // LockPattern matches the names of locks in the folder of a node's sets.
 const LockPattern = "*.lock.json"
 

@@ -127,7 +127,7 @@ func TestStoreOfASet(t *testing.T) {
 	if err != nil || without.Store != "" {
 		t.Errorf("got %q, %v, want no store", without.Store, err)
 	}
-	const name = "oci://registry.example.com/a@sha256:x"
+	const name = "https://files.example.com/42/delta.thin"
 	with, err := decode("pinbox.dev/store: '" + name + "'")
 	if err != nil || with.Store != name || with.Revision() != without.Revision() {
 		t.Errorf("got %q, revision %s, %v, want %q, revision %s", with.Store, with.Revision(), err, name, without.Revision())

@@ -27,8 +27,8 @@ const (
 // Config Operator. A set without it is for every node.
 const RoleLabel = "machineconfiguration.openshift.io/role"
 
-// StoreAnnotation names a store with the images of a set, as `pinbox-node attach` takes it: a URL, or an artifact of a
-// registry. Nodes that lack images of the set attach the store before they pull.
+// StoreAnnotation names a store with the images of a set, as `pinbox-node attach` takes it: a URL. Nodes that lack
+// images of the set attach the store before they pull.
 const StoreAnnotation = "pinbox.dev/store"
 
 // maxStoreName is the limit of that name in bytes.
