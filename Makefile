@@ -7,7 +7,7 @@ export GOCACHE := $(or $(call usable,GOCACHE,-w),$(CURDIR)/bin/cache/build)
 export GOMODCACHE := $(or $(call usable,GOMODCACHE,-r),$(CURDIR)/bin/cache/modules)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := go build -p 2 -trimpath -ldflags '-s -w -X main.linked=$(VERSION)'
-DEBIAN  := btrfs-progs chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev minisign mmdebstrap mtools openssl procps rpm runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
+DEBIAN  := btrfs-progs chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage gpg gpg-agent jq libblkid-dev libc6-dev minisign mmdebstrap mtools openssl procps runc skopeo squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mtools ovmf qemu-system-x86 seabios syslinux-common
 
@@ -22,14 +22,20 @@ DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-to
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build release docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
+.PHONY: build release release-test docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
-# What a release publishes, in bin/release: see CONTRIBUTING.md. To sign it: make release SIGNKEY=minisign.key
-release: deps
+# What a release publishes, in bin/release: see CONTRIBUTING.md.
+release:
 	$(MAKE) -C fixtures/peers ../../bin/peers/nfpm
-	go run ./cmd/release $(if $(SIGNKEY),-sign-key $(SIGNKEY))
+	deploy/package/release.sh $(ARCHITECTURES)
+
+# Another clone, which compiles all of it again, makes the same bytes of the commit.
+release-test: release
+	rm -rf bin/again && git clone --quiet . bin/again
+	GOCACHE=$(CURDIR)/bin/again/bin/cache $(MAKE) -C bin/again release
+	diff -r bin/release bin/again/bin/release
 
 # The documents as a book, in bin/docs; its links and anchors lead somewhere.
 docs: docs-deps
@@ -78,9 +84,8 @@ kube-test: deps kube-deps peers kube-peers
 simulation: deps kube-deps kube-peers
 	go test $(GOFLAGS),kube,simulation -count=1 -timeout 30m -run TestSimulation -v ./fixtures/kube
 
-# The commands of README.md and docs/start.md in a bare Debian with nothing but make, git and Go, and a release: about 5 minutes.
+# The commands of README.md and docs/start.md in a bare Debian with nothing but make, git and Go: about 3 minutes.
 fresh-test: deps bin/peers/debian.tar
-	$(MAKE) -C fixtures/peers ../../bin/peers/nfpm
 	go test $(GOFLAGS),fresh -timeout 20m -v ./fixtures/fresh
 
 bin/peers/debian.tar: | deps

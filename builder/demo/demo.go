@@ -5,8 +5,6 @@ import (
 	"time"
 
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
-
-	"github.com/pinbox/pinbox/builder/ocilayout"
 )
 
 // Names returns the names of the images of a version that Write makes.
@@ -21,14 +19,14 @@ func made() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 // share a layer with the program as /bin/program, and each has a small layer of its own, which differs from that of
 // another version. Equal programs give equal bytes.
 func Write(dir, version string, program []byte) error {
-	if err := write(ocilayout.Layout(dir), version, program); err != nil {
+	if err := write(layout(dir), version, program); err != nil {
 		return fmt.Errorf("write sample images: %w", err)
 	}
 	return nil
 }
 
-func write(l ocilayout.Layout, version string, program []byte) error {
-	base, err := l.Layer(made(), ocilayout.File{Name: "bin/program", Mode: 0o755, Content: program})
+func write(l layout, version string, program []byte) error {
+	base, err := l.layer(made(), file{"bin/program", 0o755, program})
 	if err != nil {
 		return err
 	}
@@ -40,16 +38,16 @@ func write(l ocilayout.Layout, version string, program []byte) error {
 	}
 	var images []imgspecv1.Descriptor
 	for _, name := range Names(version) {
-		own, err := l.Layer(made(), ocilayout.File{Name: "etc/image-name", Mode: 0o644, Content: []byte(name + "\n")})
+		own, err := l.layer(made(), file{"etc/image-name", 0o644, []byte(name + "\n")})
 		if err != nil {
 			return err
 		}
-		image, err := l.Image(config, base, own)
+		image, err := l.image(config, base, own)
 		if err != nil {
 			return err
 		}
 		image.Annotations = map[string]string{imgspecv1.AnnotationRefName: name}
 		images = append(images, image)
 	}
-	return l.Close(images...)
+	return l.close(images...)
 }

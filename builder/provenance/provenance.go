@@ -23,7 +23,6 @@ const (
 	builderID     = "https://github.com/pinbox/pinbox"
 	typeBuild     = builderID + "/build/v1"
 	typeDelta     = builderID + "/delta/v1"
-	typeRelease   = builderID + "/release/v1"
 	predicateType = "https://slsa.dev/provenance/v1"
 )
 
@@ -38,8 +37,6 @@ const maxSize = 8 << 20
 type Build struct {
 	// Delta is true for `pinbox delta`.
 	Delta bool
-	// Commit is that of the source of a release of pinbox; "" for what pinbox builds.
-	Commit string
 	// Version of pinbox; "" if it is unknown.
 	Version string
 	// Parameters are what the user asked for, as JSON has them.
@@ -63,15 +60,8 @@ func (b Build) Statement(subjects map[string]string) ([]byte, error) {
 		BuildDefinition: &predicate.BuildDefinition{BuildType: typeBuild, ExternalParameters: parameters},
 		RunDetails:      &predicate.RunDetails{Builder: &predicate.Builder{Id: builderID}},
 	}
-	switch {
-	case b.Delta:
+	if b.Delta {
 		p.BuildDefinition.BuildType = typeDelta
-	case b.Commit != "":
-		p.BuildDefinition.BuildType = typeRelease
-		p.BuildDefinition.ResolvedDependencies = []*statement.ResourceDescriptor{{
-			Uri:    "git+" + builderID + "@" + b.Commit,
-			Digest: map[string]string{statement.AlgorithmGitCommit.String(): b.Commit},
-		}}
 	}
 	if b.Version != "" {
 		p.RunDetails.Builder.Version = map[string]string{"pinbox": b.Version}

@@ -1,4 +1,4 @@
-package ocilayout
+package demo
 
 import (
 	"archive/tar"
@@ -18,50 +18,50 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// Layout is the folder of an OCI image layout.
-type Layout string
+// layout is the folder of an OCI image layout.
+type layout string
 
-// File is a file of a layer, or a directory if its name ends with a slash.
-type File struct {
-	Name    string
-	Mode    int64
-	Content []byte
+// file is a file of a layer.
+type file struct {
+	name    string
+	mode    int64
+	content []byte
 }
 
-// Layer is a layer of a layout, as a gzipped tar stream.
-type Layer struct {
+// layer is a layer of a layout, as a gzipped tar stream.
+type layer struct {
 	imgspecv1.Descriptor
 	diffID digest.Digest
 }
 
-// Layer writes a layer of some files, which have the time.
-func (l Layout) Layer(modTime time.Time, files ...File) (Layer, error) {
+// layer writes a layer of some files, which have the time.
+func (l layout) layer(modTime time.Time, files ...file) (layer, error) {
 	var stream, blob bytes.Buffer
 	w := tar.NewWriter(&stream)
 	for _, f := range files {
-		header := tar.Header{Name: f.Name, Mode: f.Mode, Size: int64(len(f.Content)), ModTime: modTime}
+		header := tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.content)), ModTime: modTime}
 		if err := w.WriteHeader(&header); err != nil {
-			return Layer{}, err
+			return layer{}, err
 		}
-		if _, err := w.Write(f.Content); err != nil {
-			return Layer{}, err
+		if _, err := w.Write(f.content); err != nil {
+			return layer{}, err
 		}
 	}
 	if err := w.Close(); err != nil {
-		return Layer{}, err
+		return layer{}, err
 	}
 	diffID := digest.FromBytes(stream.Bytes())
 	z := gzip.NewWriter(&blob)
 	_, err := stream.WriteTo(z)
 	if err := errors.Join(err, z.Close()); err != nil {
-		return Layer{}, err
+		return layer{}, err
 	}
 	d, err := l.blob(imgspecv1.MediaTypeImageLayerGzip, blob.Bytes())
-	return Layer{d, diffID}, err
+	return layer{d, diffID}, err
 }
 
-// Image writes the configuration and the manifest of an image. The configuration gets the layers.
-func (l Layout) Image(config imgspecv1.Image, layers ...Layer) (d imgspecv1.Descriptor, err error) {
+// image writes the configuration and the manifest of an image. The configuration gets the layers.
+func (l layout) image(config imgspecv1.Image, layers ...layer) (d imgspecv1.Descriptor, err error) {
 	config.RootFS = imgspecv1.RootFS{Type: "layers"}
 	manifest := imgspecv1.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: imgspecv1.MediaTypeImageManifest,
@@ -76,26 +76,17 @@ func (l Layout) Image(config imgspecv1.Image, layers ...Layer) (d imgspecv1.Desc
 	return l.document(imgspecv1.MediaTypeImageManifest, manifest)
 }
 
-// Index writes an index of images as a blob: an image for several platforms.
-func (l Layout) Index(images ...imgspecv1.Descriptor) (imgspecv1.Descriptor, error) {
-	return l.document(imgspecv1.MediaTypeImageIndex, index(images))
-}
-
-// Close writes the files that make the folder a layout of these images.
-func (l Layout) Close(images ...imgspecv1.Descriptor) error {
+// close writes the files that make the folder a layout of these images.
+func (l layout) close(images ...imgspecv1.Descriptor) error {
 	return errors.Join(
-		l.json(imgspecv1.ImageIndexFile, index(images)),
+		l.json(imgspecv1.ImageIndexFile, imgspecv1.Index{
+			Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: imgspecv1.MediaTypeImageIndex, Manifests: images,
+		}),
 		l.json(imgspecv1.ImageLayoutFile, imgspecv1.ImageLayout{Version: imgspecv1.ImageLayoutVersion}))
 }
 
-func index(images []imgspecv1.Descriptor) imgspecv1.Index {
-	return imgspecv1.Index{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: imgspecv1.MediaTypeImageIndex, Manifests: images,
-	}
-}
-
 // document writes a document in JSON as a blob.
-func (l Layout) document(mediaType string, value any) (imgspecv1.Descriptor, error) {
+func (l layout) document(mediaType string, value any) (imgspecv1.Descriptor, error) {
 	content, err := json.Marshal(value)
 	if err != nil {
 		return imgspecv1.Descriptor{}, err
@@ -104,12 +95,12 @@ func (l Layout) document(mediaType string, value any) (imgspecv1.Descriptor, err
 }
 
 // blob writes content under its digest.
-func (l Layout) blob(mediaType string, content []byte) (imgspecv1.Descriptor, error) {
+func (l layout) blob(mediaType string, content []byte) (imgspecv1.Descriptor, error) {
 	d := imgspecv1.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(content), Size: int64(len(content))}
 	return d, l.write(filepath.Join(imgspecv1.ImageBlobsDir, "sha256", d.Digest.Encoded()), content)
 }
 
-func (l Layout) json(name string, value any) error {
+func (l layout) json(name string, value any) error {
 	content, err := json.Marshal(value)
 	if err != nil {
 		return err
@@ -117,7 +108,7 @@ func (l Layout) json(name string, value any) error {
 	return l.write(name, content)
 }
 
-func (l Layout) write(name string, content []byte) error {
+func (l layout) write(name string, content []byte) error {
 	path := filepath.Join(string(l), name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
