@@ -60,7 +60,7 @@ func configs(t *testing.T) map[string]ignition.Config {
 			Node: provision.Node{Sets: sets, Store: provision.Store{
 				PartitionLabel: "pinbox-store", Tree: tree, Program: program, Verity: layout.VerityRequire,
 			}, InternalRepair: true, KeepPrevious: 1,
-				AutoAttach: true, Kubelet: layout.KubeletMend, ImageVolumes: layout.ImageVolumesCopy,
+				AutoAttach: true, ImageVolumes: layout.ImageVolumesCopy,
 			},
 			SSHKeys:  []string{"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me@ship"},
 			Snippets: []ignition.Snippet{{Name: "hostname.bu", Content: []byte(snippet)}},
@@ -132,7 +132,7 @@ func TestConfigGolden(t *testing.T) {
 			node := layout.NodeConfig{
 				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious,
 				SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
-				Kubelet: config.Kubelet, ImageVolumes: config.ImageVolumes, Program: config.Store.Program,
+				ImageVolumes: config.ImageVolumes, Program: config.Store.Program,
 			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())

@@ -29,7 +29,7 @@ import (
 func config(t *testing.T, cluster spec.OpenShift) ignition.Config {
 	t.Helper()
 	a := spec.New(source.Entry{Source: &source.Images{"quay.io/site/app:1"}})
-	a.Spec.OpenShift, a.Spec.Node.AutoAttach, a.Spec.Node.Kubelet = &cluster, true, layout.KubeletMend
+	a.Spec.OpenShift, a.Spec.Node.AutoAttach = &cluster, true
 	if err := a.Validate(); err != nil {
 		t.Fatal(err)
 	}

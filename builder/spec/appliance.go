@@ -171,10 +171,6 @@ type Node struct {
 	// AutoAttach makes the node attach a medium with the volume label PINBOX as soon as it is
 	// plugged in. The appliance then needs a release number.
 	AutoAttach bool `yaml:"autoAttach,omitempty"`
-	// Kubelet is what the node does about records of the kubelet, since Kubernetes 1.35, that keep pods
-	// from images of a store: a pull did not end, and the image came with a store. report, if left
-	// out, reports them; mend removes them, and stops the kubelet for a moment if it runs.
-	Kubelet layout.Kubelet `yaml:"kubelet,omitempty" jsonschema:"enum=report,enum=mend"`
 	// ImageVolumes is what the node does about images that the pods of a source `manifests` use as image volumes,
 	// which CRI-O cannot mount from a read-only store. report, if left out, warns of them; copy writes them into
 	// CRI-O's own store, out of the mounted one.

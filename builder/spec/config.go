@@ -14,7 +14,7 @@ import (
 func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{SSHKeys: s.Ignition.SSHAuthorizedKeys, Node: provision.Node{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair,
-		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach, Kubelet: s.Node.Kubelet,
+		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
 		ImageVolumes: s.Node.ImageVolumes,
 		Store: provision.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,

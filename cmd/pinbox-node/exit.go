@@ -94,8 +94,7 @@ var table = []cli.Row{
 	},
 	{
 		node.ErrNotAdmitted, cli.ExitOther, 29,
-		"\"kubelet\": \"mend\" in /etc/pinbox/node.json removes records of pulls that did not end; or stop the kubelet, " +
-			"remove the file and start it; a policy admits images by preloadedImagesVerificationAllowlist",
+		"stop the kubelet, remove the file and start it; a policy admits images by preloadedImagesVerificationAllowlist",
 	},
 	{
 		transfer.ErrStalled, cli.ExitDamaged, 30,

@@ -1,6 +1,5 @@
 // Package kubelet reads what decides whether pods may use the images of a store: the kubelet's
-// configuration, and its records of pulls. It removes records of pulls that did not end.
+// configuration, and its records of pulls.
 //
-// It does not write the configuration, and does not talk to the kubelet. Start with ReadConfig,
-// Blocking and Mender.
+// It writes neither, and does not talk to the kubelet. Start with ReadConfig and Blocking.
 package kubelet

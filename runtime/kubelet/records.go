@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -121,4 +122,15 @@ func ignoreNotExist(err error) error {
 		return nil
 	}
 	return err
+}
+
+// Running reports whether a kubelet with this folder of its state runs: it listens on the socket of its
+// PodResources API (pkg/kubelet/apis/podresources/constants.go), whatever unit, container or program it is.
+func Running(dir string) bool {
+	conn, err := net.Dial("unix", filepath.Join(dir, "pod-resources/kubelet.sock"))
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // nothing was sent
+	return true
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
-	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // kubeletUnits are the services that may run the kubelet: of its own, and MicroShift's.
@@ -24,9 +22,8 @@ var ErrNotAdmitted = errors.New("the kubelet asks a registry before pods may use
 // admission decides whether the kubelet lets pods use the images of the mounted stores.
 type admission struct {
 	kubelet.Config
-	mender kubelet.Mender
-	// mends is what the configuration of the node says.
-	mends bool
+	// dir is the folder of the kubelet's state.
+	dir string
 	// names are the IDs of the images by their names.
 	names map[string]string
 }
@@ -35,11 +32,7 @@ type admission struct {
 func readAdmission(o Options, c kubelet.Config) (admission, error) {
 	slots, _, others, _ := o.slots()
 	names, err := stores.Names(append(slots, others...)...)
-	config, _ := o.config()
-	return admission{
-		Config: c, names: names, mends: config.Kubelet == layout.KubeletMend && !o.readOnly,
-		mender: kubelet.Mender{Dir: o.KubeletDir, Stopped: filepath.Join(o.State, "kubelet-stopped")},
-	}, err
+	return admission{Config: c, dir: o.KubeletDir, names: names}, err
 }
 
 // check returns why pods may not use images, which pods these are, and what cures it.
@@ -49,7 +42,7 @@ func (a admission) check(ctx context.Context, client *cri.Client) error {
 		errs = append(errs, fmt.Errorf("%w: for %d images, the first %s, by %s in %s", ErrNotAdmitted, len(refused),
 			refused[0], a.Policy, a.File))
 	}
-	blocking, err := kubelet.Blocking(a.mender.Dir, a.Recorded(a.names))
+	blocking, err := kubelet.Blocking(a.dir, a.Recorded(a.names))
 	if len(blocking) == 0 {
 		return errors.Join(append(errs, err)...)
 	}
@@ -95,25 +88,12 @@ func (a admission) cure(ctx context.Context) string {
 	unit, known := kubeletService(ctx)
 	switch {
 	case known:
-		return fmt.Sprintf("stop %s, remove the file, and start it; or set \"kubelet\": \"mend\" in %s", unit,
-			layout.NodeConfigPath)
-	case kubelet.Running(a.mender.Dir):
+		return fmt.Sprintf("stop %s, remove the file, and start it", unit)
+	case kubelet.Running(a.dir):
 		return fmt.Sprintf("neither of the units %s and %s runs this kubelet: stop it, remove the file, and start it",
 			kubeletUnits[0], kubeletUnits[1])
 	}
 	return "remove the file before the kubelet starts"
-}
-
-// mend removes the kubelet's records of pulls that did not end, if the node is configured so.
-func (a admission) mend(ctx context.Context) error {
-	if !a.mends {
-		return nil
-	}
-	if unit, ok := kubeletService(ctx); ok {
-		a.mender.Service = unit
-	}
-	_, err := a.mender.Mend(ctx, a.Recorded(a.names))
-	return err
 }
 
 // kubeletService is the service that runs the kubelet, if it is known.

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/systemd"
 )
 
@@ -20,9 +19,7 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	m, configErr := o.manager()
 	m.Unconfigured = configErr != nil
 	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
-	k, _ := kubelet.ReadConfig(kubelet.ConfigFiles...) // a pass reports the error
-	admission, namesErr := readAdmission(o, k)
-	return storeStatuses(all), errors.Join(configErr, err, namesErr, admission.mend(ctx), linkArtifacts(o))
+	return storeStatuses(all), errors.Join(configErr, err, linkArtifacts(o))
 }
 
 // stopped reports whether CRI-O neither runs nor starts.

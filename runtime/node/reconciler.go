@@ -89,7 +89,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 		}
 	}
 	admission, namesErr := readAdmission(o, k)
-	return errors.Join(err, namesErr, checkTwice(images), admission.mend(ctx), admission.check(ctx, client))
+	return errors.Join(err, namesErr, checkTwice(images), admission.check(ctx, client))
 }
 
 // insecure are the registries that CRI-O uses without TLS by its own configuration.

@@ -37,8 +37,6 @@ type Node struct {
 	PullSecret []byte
 	// InternalRepair leaves CRI-O's repair on.
 	InternalRepair bool
-	// Kubelet is what the node does about records of the kubelet that keep pods from images of stores.
-	Kubelet layout.Kubelet
 	// ImageVolumes is what the node does about images of image volumes.
 	ImageVolumes layout.ImageVolumes
 	// KeepPrevious is how many previous releases stay on the node for a rollback.
@@ -157,24 +155,16 @@ func (n Node) config() layout.NodeConfig {
 	}
 	return layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
-		Verity: n.Store.Verity, Kubelet: n.Kubelet, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
+		Verity: n.Store.Verity, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
 		Program: program,
 	}
 }
-
-// kubeletRecords is the folder of the kubelet's records of pulls, from which a node may remove some:
-// pkg/kubelet/images/pullmanager/fs_pullrecords.go in Kubernetes. The units may write to it if it
-// exists when they start; the kubelet makes it later otherwise.
-const kubeletRecords = "/var/lib/kubelet/image_manager"
 
 // directories are the directories that must exist when CRI-O and the units of pinbox start.
 func (n Node) directories() []Directory {
 	all := n.Store.directories()
 	if len(n.Sets) == 0 && n.Store.None { // the units may write there if it exists
 		all = append(all, Directory{Path: layout.SetsDir, Mode: 0o755})
-	}
-	if n.Kubelet == layout.KubeletMend {
-		all = append(all, Directory{Path: kubeletRecords, Mode: 0o700})
 	}
 	return all
 }

@@ -80,7 +80,7 @@ func TestNodeWithoutStoreGolden(t *testing.T) {
 // The real systemd-tmpfiles makes the directories, and changes none that exist.
 func TestTmpfiles(t *testing.T) {
 	root := t.TempDir()
-	p := parts(t, provision.Node{Kubelet: layout.KubeletMend})
+	p := parts(t, provision.Node{})
 	f := provision.Tmpfiles(p.Directories)
 	conf := filepath.Join(root, f.Path)
 	existing := filepath.Join(root, crio.Slots()[1])

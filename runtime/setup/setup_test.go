@@ -342,7 +342,7 @@ func TestLinksOutOfTheImage(t *testing.T) {
 func TestChangesOfOthersStay(t *testing.T) {
 	root := image(t, rpm)
 	run(t, of(t, root, func(o *setup.Options) { o.AutoAttach = true }))
-	mine := strings.Replace(read(t, root, layout.NodeConfigPath), "{", "{\n  \"kubelet\": \"mend\",", 1)
+	mine := strings.Replace(read(t, root, layout.NodeConfigPath), "{", "{\n  \"imageVolumes\": \"copy\",", 1)
 	write(t, root, layout.NodeConfigPath, mine)
 	newer := of(t, root, nil)
 	if err := os.WriteFile(newer.Self, []byte("a newer program"), 0o755); err != nil {

@@ -1,12 +1,21 @@
 package stores_test
 
 import (
+	"os"
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/root"
 )
+
+func TestMain(m *testing.M) {
+	if root.Init() { // the library that writes a store of format dir runs this program
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // The appliance's own store is a folder, and the node keeps only its release and the current one. Its later releases
 // are whole stores: a folder cannot be the base of a delta.
@@ -36,12 +45,11 @@ func TestStoresOverAFolder(t *testing.T) {
 	s.checkContainers(1)
 	s.mustRun("attach", s.stores[2])
 	s.checkContainers(2)
-	s.wantExit(3, "by the store appliance", "detach", "1")
 	s.mustRun("rollback") // to the appliance's own release: keepPrevious is 0
 	s.wantPinned(0)
 	s.mustRun("detach")
-	if got := s.countMounts(); got != 0 {
-		t.Errorf("got %d mounts, want 0", got)
+	if got := s.countMounts(); got != 1 {
+		t.Errorf("got %d mounts, want that of the store whose layers the pods have", got)
 	}
 	s.checkContainers(0)
 }

@@ -10,9 +10,6 @@ import (
 // Unit is the name of a service.
 type Unit string
 
-// Running reports whether the service has a main process, as HasProcess.
-func (u Unit) Running(ctx context.Context) bool { return HasProcess(ctx, string(u)) }
-
 // Loaded reports whether systemd has the service.
 func (u Unit) Loaded(ctx context.Context) bool {
 	conn, err := dbus.NewWithContext(ctx)

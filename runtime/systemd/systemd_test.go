@@ -57,8 +57,8 @@ func stopAndStart(ctx context.Context, unit systemd.Unit) error {
 		if err := step.do(ctx); err != nil {
 			return err
 		}
-		if got := unit.Running(ctx); got != step.runs {
-			return fmt.Errorf("got Running %v, want %v", got, step.runs)
+		if got := systemd.HasProcess(ctx, string(unit)); got != step.runs {
+			return fmt.Errorf("got HasProcess %v, want %v", got, step.runs)
 		}
 	}
 	return nil

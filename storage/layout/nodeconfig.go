@@ -38,9 +38,6 @@ type NodeConfig struct {
 	SELinuxContext string `json:"selinuxContext,omitempty"`
 	// Verity is when stores are mounted by dm-verity; "" means VerityAuto.
 	Verity Verity `json:"verity,omitempty"`
-	// Kubelet is what the node does about records of the kubelet that keep pods from images of
-	// stores; "" means KubeletReport.
-	Kubelet Kubelet `json:"kubelet,omitempty"`
 	// Program is the pinbox-node in that store; zero if the units do not install it from there, and then none of a
 	// later release, either.
 	Program pinset.Program `json:"program,omitzero"`
@@ -77,18 +74,6 @@ const (
 func (v ImageVolumes) Validate() error {
 	return oneOf("imageVolumes", v, ImageVolumesReport, ImageVolumesCopy)
 }
-
-// Kubelet is what a node does about records of the kubelet.
-type Kubelet string
-
-// With KubeletMend, a node removes the records, for which it stops the kubelet for a moment.
-const (
-	KubeletReport Kubelet = "report"
-	KubeletMend   Kubelet = "mend"
-)
-
-// Validate returns an error for another value.
-func (k Kubelet) Validate() error { return oneOf("kubelet", k, KubeletReport, KubeletMend) }
 
 // Verity is when a node mounts stores by dm-verity.
 type Verity string
@@ -139,9 +124,6 @@ func (c NodeConfig) Validate() error {
 		return err
 	}
 	if err := c.Verity.Validate(); err != nil {
-		return err
-	}
-	if err := c.Kubelet.Validate(); err != nil {
 		return err
 	}
 	if err := c.Pins.Validate(); err != nil {

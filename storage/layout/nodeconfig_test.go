@@ -51,7 +51,6 @@ func TestReadNodeConfig(t *testing.T) {
 		`{"version": 1, "verity": "on"}`: {
 			layout.NodeConfig{}, `verity is "on"; it must be auto, require or off`,
 		},
-		`{"version": 1, "kubelet": "on"}`:      {layout.NodeConfig{}, `kubelet is "on"; it must be report or mend`},
 		`{"version": 1, "pins": "on"}`:         {layout.NodeConfig{}, `pins is "on"; it must be operator or node`},
 		`{"version": 1, "imageVolumes": "on"}`: {layout.NodeConfig{}, `imageVolumes is "on"; it must be report or copy`},
 		`{"version": 1, "name": "a\"b"}`:       {layout.NodeConfig{}, "quotes, backslashes or control characters"},
