@@ -148,14 +148,14 @@ var table = []cli.Row{
 		"run it as root; name the store's file, its folder, or the device of a medium; mount a stick, and name the folder",
 	},
 	{stores.ErrNoDigest, cli.ExitInput, 44, "copy SHA256SUMS next to the store, or give --digest"},
-	{stores.ErrNotAttached, cli.ExitInput, 45, "`pinbox-node stores` lists them"},
+	{stores.ErrNotAttached, cli.ExitInput, 45, "`pinbox-node status` lists them"},
 	{
 		stores.ErrNoPrevious, cli.ExitInput, 46,
 		"spec.node.keepPrevious sets how many previous releases stay; an earlier store can be attached again",
 	},
 	{
 		stores.ErrNothingToCompact, cli.ExitInput, 47,
-		"`pinbox-node stores` lists the stores; --all includes the appliance's own store",
+		"`pinbox-node status` lists the stores; --all includes the appliance's own store",
 	},
 	{stores.ErrInUse, cli.ExitInput, 48, "stop using it first; `pinbox-node compact` makes one store of several"},
 	{squashfs.ErrIncompatible, cli.ExitInput, 49, "only stores with the same compression and block size can be compacted"},

@@ -15,9 +15,10 @@ func fetchStoreCommand() *cobra.Command {
 	var sum string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "fetch-store URL FILE --digest DIGEST --size BYTES",
-		Short: "Fetch the node's store from an HTTP server, unless the file has it already",
-		Args:  cobra.ExactArgs(2), ValidArgsFunction: cobra.NoFileCompletions,
+		Hidden: true, // its unit calls it
+		Use:    "fetch-store URL FILE --digest DIGEST --size BYTES",
+		Short:  "Fetch the node's store from an HTTP server, unless the file has it already",
+		Args:   cobra.ExactArgs(2), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Digest, err = parseDigest(sum); err != nil {
 				return err

@@ -98,7 +98,7 @@ func TestStateOfANewerProgram(t *testing.T) {
 	if err := errors.Join(os.Mkdir(filepath.Dir(state), 0o755), os.WriteFile(state, []byte(`{"version": 2}`), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	for _, command := range []string{"mount", "rollback", "stores"} {
+	for _, command := range []string{"mount", "rollback"} {
 		var out, errOut bytes.Buffer
 		args := append(strings.Fields(command), "--state", dir, "--sets", dir)
 		if code := run(t.Context(), args, &out, &errOut); code != cli.ExitInput ||

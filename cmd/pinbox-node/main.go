@@ -56,7 +56,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	cli.Group(program, "Images", statusCommand(), reportCommand(), planCommand(), firstbootCommand(), runCommand(),
 		copyVolumesCommand())
-	cli.Group(program, "Stores", attachCommand(), detachCommand(), storesCommand(), rollbackCommand(), compactCommand(),
+	cli.Group(program, "Stores", attachCommand(), detachCommand(), rollbackCommand(), compactCommand(),
 		verifyCommand())
 	cli.Group(program, "Boot and installation", setupCommand(), mountCommand(), installStoreCommand(),
 		fetchStoreCommand(), cli.VersionCommand(version, ""))

@@ -14,14 +14,14 @@ func statusCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show sets, images and conditions; exit code 0 only when all is pinned",
+		Short: "Show sets, images, stores and conditions; exit code 0 only when all is pinned",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, err := node.Status(cmd.Context(), f.Options)
 			if err != nil {
 				return err
 			}
-			return showStatus(cmd.OutOrStdout(), output, status)
+			return show(cmd.OutOrStdout(), output, statusOfAll(status), problem(status))
 		},
 	}
 	f.add(cmd.Flags(), 10*time.Second)

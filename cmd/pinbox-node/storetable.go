@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,6 +19,13 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
+
+// statusOfAll is a status that is printed with the stores.
+type statusOfAll runtime.Status
+
+func (shown statusOfAll) print(w io.Writer) error {
+	return errors.Join(shownStores(shown.Stores).table(w), shownStatus(shown).print(w))
+}
 
 // shownStores are stores that can be printed.
 type shownStores []runtime.StoreStatus
@@ -36,6 +44,23 @@ func (all shownStores) print(w io.Writer) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no store is attached")
 		return err
+	}
+	err := all.table(w)
+	for _, s := range all {
+		if s.Error != "" && s.State != runtime.StoreRefused {
+			fmt.Fprintf(w, "slot %s: %s\n", s.Slot, s.Error)
+		}
+		if line := composingLine(s); line != "" {
+			fmt.Fprintln(w, line)
+		}
+	}
+	return err
+}
+
+// table prints the stores, and of them what a status does not say.
+func (all shownStores) table(w io.Writer) error {
+	if len(all) == 0 {
+		return nil
 	}
 	t := cli.Table(w)
 	fmt.Fprintln(t, "SLOT\tDIGEST\tNAME\tIMAGES\tSIZE\tSTATE\tVERITY\tRELEASE")
@@ -60,14 +85,8 @@ func (all shownStores) print(w io.Writer) error {
 	}
 	err := t.Flush()
 	for _, s := range all {
-		switch {
-		case s.State == runtime.StoreRefused:
+		if s.State == runtime.StoreRefused {
 			fmt.Fprintf(w, "%s: %s\n", stores.Short(digest.Digest(s.Digest)), s.Error)
-		case s.Error != "":
-			fmt.Fprintf(w, "slot %s: %s\n", s.Slot, s.Error)
-		}
-		if line := composingLine(s); line != "" {
-			fmt.Fprintln(w, line)
 		}
 		if s.Verity != nil && s.Verity.Reason != "" {
 			fmt.Fprintf(w, "slot %s is not verified: %s\n", s.Slot, s.Verity.Reason)

@@ -89,7 +89,7 @@ func TestDelta(t *testing.T) {
 	u.run(cli.ExitOK, "", "medium", dir, "-o", medium)
 	u.run(cli.ExitOK, "4 files, 4 images in a store of", "verify", medium)
 	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
-	u.run(cli.ExitOK, "PINBOX", "iso", "show", medium)
+	u.run(cli.ExitOK, "PINBOX", "inspect", medium)
 	for _, new := range []string{dir, medium} {
 		u.run(cli.ExitOK, "images: 3 changed, 0 added, 0 removed, 1 unchanged", "diff", u.old, new)
 	}

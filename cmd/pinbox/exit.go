@@ -128,20 +128,19 @@ var buildErrors = []cli.Row{
 	{iso.ErrNoIgnition, cli.ExitInput, 36, "name a CoreOS live ISO; others do not read an Ignition config"},
 	{iso.ErrNoInstaller, cli.ExitInput, 37, "use a newer live ISO, or spec.iso.mode live and install by hand"},
 	{iso.ErrNoKargs, cli.ExitInput, 38, "do not change the kernel arguments, or use a newer live ISO"},
-	{iso.ErrKargs, cli.ExitInput, 39, "`pinbox iso show` lists the kernel arguments"},
+	{iso.ErrKargs, cli.ExitInput, 39, "`pinbox inspect` lists the kernel arguments"},
 	{
 		iso.ErrTooLarge, cli.ExitInput, 40,
 		"make the Butane config smaller; moving its files into the store was not enough",
 	},
-	{iso.ErrEdited, cli.ExitInput, 41, "`pinbox iso reset` restores the base"},
+	{iso.ErrEdited, cli.ExitInput, 41, "name the base that it was made of"},
 	{
 		iso.ErrHasConfig, cli.ExitInput, 42,
 		"spec.iso.existing: merge, or --merge, adds the appliance's config to it; --force replaces it",
 	},
 	{ignition.ErrMerge, cli.ExitInput, 43, "change the Butane files of the appliance, or make an ISO without these parts"},
-	{iso.ErrNotEdited, cli.ExitInput, 44, "there is nothing to reset"},
 	{iso.ErrSameFile, cli.ExitUsage, 45, "give another name with -o"},
-	{iso9660.ErrNotFound, cli.ExitInput, 46, "`pinbox iso show` lists what was added"},
+	{iso9660.ErrNotFound, cli.ExitInput, 46, "`pinbox inspect` lists what was added"},
 	{
 		builder.ErrSpace, cli.ExitSpace, 47,
 		"free space there, or choose another folder with -o; another --cache-dir, --no-cache or `pinbox cache " +

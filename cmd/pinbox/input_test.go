@@ -33,7 +33,7 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 		"build --set " + sets + " -o out --node-binary %s", "build --set " + sets + " -o out --iso %s --node-binary " + node,
 		"build --set " + sets + " -o out --sign-key %s", "build --set " + sets + " -o out --sign-key x --sign-passphrase-file %s",
 		"plan -c " + appliance("ignition: {butane: [%s]}"), "plan -c " + appliance("node: {pullSecret: %s}"),
-		"lint %s", "lint --lock %s " + sets, "diff %s %s", "verify %s", "verify --key %s .", "iso show %s",
+		"lint %s", "lint --lock %s " + sets, "diff %s %s", "verify %s", "verify --key %s .", "inspect %s",
 	} {
 		for kind, make := range map[string]func(string) error{
 			"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o644) },

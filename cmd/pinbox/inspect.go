@@ -2,16 +2,21 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
+	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/usage"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -30,6 +35,9 @@ func inspectCommand() *cobra.Command {
 			progress.Close()
 			if err != nil {
 				return err
+			}
+			if r.ISO != nil && !hasLock(*r.ISO) && (page.Wanted() || old != "") {
+				return cli.Usagef("--html and --against are about a store, and %s has none", args[0])
 			}
 			if page.Wanted() {
 				return page.Write(func(w io.Writer) error { return r.HTML(w, version, r.Inventory.Sections()...) })
@@ -57,6 +65,8 @@ type inspected struct {
 	usage.Report
 	// Inventory is what it holds.
 	Inventory inventory.Inventory `json:"inventory"`
+	// ISO describes an ISO, which may have no store; nil for anything else.
+	ISO *iso.Info `json:"iso,omitempty"`
 	// Thin describes a thin delta, which has no layers; nil for anything else.
 	Thin *artifact.Recipes `json:"thin,omitempty"`
 }
@@ -73,6 +83,15 @@ func inspect(ctx context.Context, name, old, key string, hooks progress.Hooks) (
 			return r, err
 		}
 	}
+	switch info, err := artifact.Inspect(name); {
+	case err == nil:
+		r.ISO = &info
+		if !hasLock(info) {
+			return r, nil
+		}
+	case !errors.Is(err, iso9660.ErrNotISO) && !errors.Is(err, syscall.EISDIR): // a lock, or a folder
+		return r, err
+	}
 	if r.Report, err = usage.Read(ctx, name); err != nil {
 		return r, err
 	}
@@ -88,4 +107,9 @@ func inspect(ctx context.Context, name, old, key string, hooks progress.Hooks) (
 	}
 	r.Thin, err = artifact.ReadRecipes(name)
 	return r, err
+}
+
+// hasLock reports whether an ISO is one that pinbox made.
+func hasLock(info iso.Info) bool {
+	return slices.ContainsFunc(info.Added, func(m iso.InfoMember) bool { return m.Name == artifact.ISOLock })
 }

@@ -15,6 +15,12 @@ func printInspected(out io.Writer, output cli.Output, names names, r inspected) 
 	if !output.Text() {
 		return output.Encode(out, r)
 	}
+	if r.ISO != nil {
+		if err := printISO(out, *r.ISO); err != nil || !hasLock(*r.ISO) {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
 	if r.Against != nil {
 		if err := listDifference(out, names, r.Against.Difference); err != nil {
 			return err

@@ -61,11 +61,11 @@ func (f *isoFlags) apply(flags *pflag.FlagSet, iso *spec.ISO) error {
 
 func isoCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "iso", Short: "Show live ISOs, and restore their bases", Args: cobra.NoArgs,
+		Use: "iso", Short: "Take a live ISO apart", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return cli.Usagef("give one of show, extract and reset")
+			return cli.Usagef("give extract")
 		},
 	}
-	cmd.AddCommand(isoShowCommand(), isoResetCommand(), isoExtractCommand())
+	cmd.AddCommand(isoExtractCommand())
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,7 +13,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 )
@@ -42,7 +45,7 @@ func TestLiveISO(t *testing.T) {
 			}
 		}
 	})
-	t.Run("show", func(t *testing.T) { checkISOShow(t, dir, image) })
+	t.Run("inspect", func(t *testing.T) { checkInspectedISO(t, dir, image) })
 	t.Run("extract", func(t *testing.T) { checkISOExtract(t, dir, image) })
 	t.Run("no boot from a network", func(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), "iso", "extract", image, "--pxe", filepath.Join(t.TempDir(), "pxe"))
@@ -58,9 +61,8 @@ func TestLiveISO(t *testing.T) {
 	})
 	t.Run("reset", func(t *testing.T) {
 		original := filepath.Join(t.TempDir(), "original.iso")
-		code, _, stderr := pinbox(t.Context(), "iso", "reset", image, "-o", original)
-		if code != cli.ExitOK || sum(t, original) != sum(t, base) {
-			t.Errorf("got exit code %d, want 0 and the base\n%s", code, stderr)
+		if err := artifact.Reset(t.Context(), image, original, progress.Hooks{}); err != nil || sum(t, original) != sum(t, base) {
+			t.Errorf("got %v, want the base", err)
 		}
 	})
 	t.Run("a second build", func(t *testing.T) {
@@ -165,27 +167,27 @@ func TestMergedISO(t *testing.T) {
 		t.Errorf("got the config\n%s\nin the ISO, want merged.ign:\n%s", embedded, merged)
 	}
 	original := filepath.Join(t.TempDir(), "original.iso")
-	code, _, stderr = pinbox(t.Context(), "iso", "reset", image, "-o", original)
-	if code != cli.ExitOK || sum(t, original) != sum(t, base) {
-		t.Errorf("reset: got exit code %d, want 0 and the base\n%s", code, stderr)
+	if err := artifact.Reset(t.Context(), image, original, progress.Hooks{}); err != nil || sum(t, original) != sum(t, base) {
+		t.Errorf("reset: got %v, want the base", err)
 	}
 }
 
-// checkISOShow compares what `iso show` prints of an ISO with the files in the folder of the appliance.
-func checkISOShow(t *testing.T, dir, image string) {
+// checkInspectedISO compares what `inspect` prints of an ISO with the files in the folder of the appliance.
+func checkInspectedISO(t *testing.T, dir, image string) {
 	t.Helper()
-	var info iso.Info
-	code, stdout, stderr := pinbox(t.Context(), "iso", "show", image, "--output", "json")
-	if err := json.Unmarshal([]byte(stdout), &info); err != nil || code != cli.ExitOK {
+	var result struct{ ISO iso.Info }
+	code, stdout, stderr := pinbox(t.Context(), "inspect", image, "--output", "json")
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK {
 		t.Fatalf("got exit code %d, %v, want 0 and JSON\n%s%s", code, err, stdout, stderr)
 	}
+	info := result.ISO
 	if info.Label != "test" || info.Kargs.Current != "coreos.liveiso=test ignition.firstboot console=ttyS0" ||
 		info.Kargs.Default != fixtures.LiveKargs ||
 		len(info.Added) != 6 || len(info.Ignition.Members) != 1 ||
 		!bytes.Contains(info.Features, []byte("installer-config")) {
 		t.Errorf("got %+v, want the label, kernel arguments, files and features of the ISO", info)
 	}
-	_, stdout, _ = pinbox(t.Context(), "iso", "show", image)
+	_, stdout, _ = pinbox(t.Context(), "inspect", image)
 	for name, label := range map[string]string{
 		"store.squashfs": "pinbox/store.squashfs", "store.roothash": "pinbox/store.roothash",
 		"pinbox.lock.json": "pinbox/lock.json", "config.ign": "  config.ign",
@@ -248,9 +250,9 @@ func TestMedium(t *testing.T) {
 	do(0, "medium.iso: ", "medium", dir, "-o", medium)
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
 	do(0, "4 files, 5 images in a store of", "verify", medium)
-	do(0, "SHIP_7", "iso", "show", medium)
-	do(cli.ExitUsage, "give one of show", "iso")
-	do(cli.ExitUsage, "unknown command", "iso", "shwo", medium)
+	do(0, "SHIP_7", "inspect", medium)
+	do(cli.ExitUsage, "give extract", "iso")
+	do(cli.ExitUsage, "unknown command", "iso", "extarct", medium)
 	store := filepath.Join(dir, "store.squashfs")
 	if err := os.WriteFile(store, append(mustRead(t, store), 0), 0o644); err != nil {
 		t.Fatal(err)
@@ -272,7 +274,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
 		fixtures.Program(t, nodePackage), "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
 	image := filepath.Join(dir, "appliance.iso")
-	do(0, "installs to  ", "iso", "show", image)
+	do(0, "installs to  ", "inspect", image)
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
 	defer fixtures.Run(t, "losetup", "--detach", device)
 	do(0, "is intact: 6 files", "verify", device)
@@ -282,7 +284,10 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(cli.ExitDamaged, "base.iso has changed", "verify", image)
-	do(cli.ExitDamaged, "the base has SHA-256", "iso", "reset", image, "-o", filepath.Join(t.TempDir(), "base.iso"))
+	err := artifact.Reset(t.Context(), image, filepath.Join(t.TempDir(), "base.iso"), progress.Hooks{})
+	if !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), "the base has SHA-256") {
+		t.Errorf("reset: got %v, want %v", err, artifact.ErrVerify)
+	}
 }
 
 // The ISO of another appliance is no part of this one.
@@ -364,8 +369,8 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 			[]string{"--iso", write(t, "none.iso", bytes.ReplaceAll(bytes.ReplaceAll(content, []byte("igninfo.json"),
 				[]byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, cli.ExitInput, "no Ignition area",
 		},
-		"edited before": {[]string{"--iso", edited}, cli.ExitInput, "pinbox iso reset"},
-		"configured":    {[]string{"--iso", configured, "--force"}, cli.ExitInput, "pinbox iso reset"},
+		"edited before": {[]string{"--iso", edited}, cli.ExitInput, "hint: name the base"},
+		"configured":    {[]string{"--iso", configured, "--force"}, cli.ExitInput, "hint: name the base"},
 		"no such karg":  {[]string{"--iso", base, "--kargs-delete", "quiet"}, cli.ExitInput, `there is no "quiet"`},
 		"kargs too long": {
 			[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, cli.ExitInput, "longer than the area",
@@ -417,12 +422,12 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 			t.Errorf("%q: got %q left behind and %v, want none", args, left, err)
 		}
 	}
-	var info iso.Info
-	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base, "--output", "json"); code != 0 ||
-		json.Unmarshal([]byte(stdout), &info) != nil || info.Architecture != "s390x" {
+	var result struct{ ISO iso.Info }
+	if code, stdout, stderr := pinbox(t.Context(), "inspect", base, "--output", "json"); code != 0 ||
+		json.Unmarshal([]byte(stdout), &result) != nil || result.ISO.Architecture != "s390x" {
 		t.Errorf("got exit code %d, want %d\n%s%s", code, 0, stdout, stderr)
 	}
-	if code, stdout, stderr := pinbox(t.Context(), "iso", "show", base); code != 0 ||
+	if code, stdout, stderr := pinbox(t.Context(), "inspect", base); code != 0 ||
 		!regexp.MustCompile(`(?m)^architecture +s390x$`).MatchString(stdout) {
 		t.Errorf("got exit code %d, want %d\n%s%s", code, 0, stdout, stderr)
 	}

@@ -38,7 +38,7 @@ func TestNamesDoNotSteerTheTerminal(t *testing.T) {
 	copy(iso[16*2048+40:], evil) // the volume identifier: ECMA-119, 8.4.7
 	for name, args := range map[string][]string{
 		"an image of a layout":   {"plan", "--oci", layout},
-		"a label":                {"iso", "show", write(t, "label.iso", iso)},
+		"a label":                {"inspect", write(t, "label.iso", iso)},
 		"an error of a registry": {"plan", "--image", r.Host + "/a@" + someDigest, "--insecure-registry", r.Host},
 		"a file": {
 			"lint", filepath.Dir(write(t, evil+".yaml", []byte("kind: Pod\nspec: {containers: [{image: 'quay.io/a:latest'}]}\n"))),

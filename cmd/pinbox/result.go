@@ -293,11 +293,8 @@ func printMedium(cmd *cobra.Command, output cli.Output, name string, info iso.In
 	return err
 }
 
-func printISO(cmd *cobra.Command, output cli.Output, info iso.Info) error {
-	if !output.Text() {
-		return output.Encode(cmd.OutOrStdout(), info)
-	}
-	w := cli.Table(cmd.OutOrStdout())
+func printISO(out io.Writer, info iso.Info) error {
+	w := cli.Table(out)
 	fmt.Fprintf(w, "label\t%s\nsize\t%s\n", info.Label, bytesize.Format(info.Size))
 	if info.Ignition != nil {
 		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))

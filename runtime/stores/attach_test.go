@@ -42,9 +42,9 @@ func TestFourDeltas(t *testing.T) {
 	if got := s.countMounts(); got != 5 {
 		t.Errorf("got %d mounts, want 5", got)
 	}
-	out := s.mustRun("stores").Out
+	out := s.mustRun("status").Out
 	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
-		t.Errorf("stores: got %s, want 4 mounted, 1 current, 1 previous", out)
+		t.Errorf("status: got %s, want 4 mounted, 1 current, 1 previous", out)
 	}
 }
 

@@ -37,7 +37,7 @@ func TestCompact(t *testing.T) {
 	s.Stop(syscall.SIGTERM)
 	s.mustRun("mount")
 	if got := s.countMounts(); got != 2 {
-		t.Errorf("got %d mounts afterwards, want 2\n%s", got, s.Do("stores").Out)
+		t.Errorf("got %d mounts afterwards, want 2\n%s", got, s.Do("status").Out)
 	}
 	s.Start()
 	s.State(container, criapi.ContainerState_CONTAINER_RUNNING)

@@ -174,7 +174,7 @@ func TestStartWithUnavailableStores(t *testing.T) {
 		t.Fatalf("got the files %v, %v, want two stores", copies, err)
 	}
 	first := copies[0]
-	if out := s.mustRun("stores").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
+	if out := s.mustRun("status").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
 		filepath.Base(copies[1])[:12]) {
 		first = copies[1]
 	}

@@ -27,7 +27,7 @@ func TestStoreThatStopsCRIOFromListing(t *testing.T) {
 	if n := s.countMounts(); n != 1 {
 		t.Errorf("got %d mounted stores, want the appliance's own", n)
 	}
-	if said := s.mustRun("stores"); !strings.Contains(said.Out, "refused") {
+	if said := s.mustRun("status"); !strings.Contains(said.Out, "refused") {
 		t.Errorf("got %s, want the refused store and the reason", said.Out)
 	}
 	if text, err := os.ReadFile(filepath.Join(s.Sets(), "worker.yaml")); err != nil ||
@@ -112,7 +112,7 @@ func TestRecordsThatCannotBeReadDoNotStopCRIO(t *testing.T) {
 	if got := images(); got != 0 {
 		t.Errorf("with a damaged base: got %d images, want none", got)
 	}
-	if said := s.Do("stores"); said.Code != 1 || !strings.Contains(said.Out, "own store was unmounted") {
-		t.Errorf("stores: got exit code %d and %s, want 1 and the reason", said.Code, said.Out)
+	if said := s.Do("status"); said.Code != 1 || !strings.Contains(said.Out, "own store was unmounted") {
+		t.Errorf("status: got exit code %d and %s, want 1 and the reason", said.Code, said.Out)
 	}
 }

@@ -56,7 +56,7 @@ func TestAttachOlderRelease(t *testing.T) {
 		s.wantExit(3, want, "attach", folder)
 		s.wantExit(3, "--force", "attach", folder)
 		s.wantExit(3, want, "attach", "--auto", folder)
-		if out := s.mustRun("stores").Out; !strings.Contains(out, "refused") || !strings.Contains(out, want) {
+		if out := s.mustRun("status").Out; !strings.Contains(out, "refused") || !strings.Contains(out, want) {
 			t.Errorf("got %s, want the refused store and the reason", out)
 		}
 	}
@@ -69,7 +69,7 @@ func TestAttachOlderRelease(t *testing.T) {
 		t.Errorf("got %q, want that two checks were left out", said)
 	}
 	s.wantPinned(1)
-	if out := s.mustRun("stores").Out; !strings.Contains(out, "8, current") || !strings.Contains(out, "9, previous") {
+	if out := s.mustRun("status").Out; !strings.Contains(out, "8, current") || !strings.Contains(out, "9, previous") {
 		t.Errorf("got %s, want the numbers of both releases", out)
 	}
 	s.mustRun("rollback")
@@ -87,7 +87,7 @@ func TestAttachReleasesWithoutNumbers(t *testing.T) {
 	s.wantExit(3, "the release has no number", "attach", "--auto", s.stores[2])
 	s.wantExit(3, "`pinbox-node attach` without --auto", "attach", "--auto", s.stores[2])
 	s.wantPinned(1)
-	if out := s.mustRun("stores").Out; !strings.Contains(out, "refused") || !strings.Contains(out, "has no number") {
+	if out := s.mustRun("status").Out; !strings.Contains(out, "refused") || !strings.Contains(out, "has no number") {
 		t.Errorf("got %s, want the refused store and the reason", out)
 	}
 	s.mustRun("attach", s.stores[2])
