@@ -3,7 +3,6 @@ module github.com/pinbox/pinbox
 go 1.26.0
 
 require (
-	aead.dev/minisign v0.3.0
 	github.com/BurntSushi/toml v1.6.0
 	github.com/ProtonMail/go-crypto v1.4.1
 	github.com/coreos/butane v0.25.1

@@ -114,7 +114,7 @@ func (o Options) complete(ctx context.Context, stage *artifact.Stage, made produ
 			return err
 		}
 	}
-	if err := stage.SignWith(ctx, o.Signer, made.store, o.Hooks); err != nil {
+	if err := stage.SignWith(o.Signer, made.store); err != nil {
 		return err
 	}
 	var err error

@@ -3,7 +3,6 @@ package builder_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,8 +19,7 @@ func TestReleaseWithoutNumber(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	defer registry.Close()
 	keys := butane(t, "/etc/pinbox/keys.d/site.pub", "key")
-	key := filepath.Join(t.TempDir(), "minisign.key")
-	fixtures.Run(t, "minisign", "-G", "-W", "-p", key+".pub", "-s", key)
+	key, _ := fixtures.Key(t)
 	signer, err := signature.ReadSigner(key, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -181,8 +181,7 @@ var doors = map[string][]string{
 	"go.podman.io/storage/pkg/configfile": {"storage"},
 	// the home folder, as containers/image finds it
 	"go.podman.io/storage/pkg/unshare": {"storage/environment", "storage/root"},
-	"aead.dev/minisign":                {"storage/signature"},
-	"github.com/ProtonMail/go-crypto":  {"storage/signature"},
+	"github.com/ProtonMail/go-crypto":  {"builder/inventory"},
 	"github.com/secure-systems-lab":    {"storage/signature"},
 	"github.com/in-toto":               {"builder/provenance"},
 	"github.com/coreos":                {"ignition"},

@@ -102,7 +102,7 @@ func TestOpenStore(t *testing.T) {
 // A node with keys believes nothing that is not signed, and its own store by the root alone.
 func TestKeysRequireVerityOfTheOwnStore(t *testing.T) {
 	keys := ignition.Snippet{Name: "keys.bu", Content: []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n" +
-		"  - path: " + layout.KeysDir + "/site.asc\n    contents:\n      inline: key\n")}
+		"  - path: " + layout.KeysDir + "/site.pub\n    contents:\n      inline: key\n")}
 	for policy, want := range map[layout.Verity]string{
 		"": "verity=require", layout.VerityAuto: "verity=require", layout.VerityOff: "verity=off",
 	} {

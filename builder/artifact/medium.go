@@ -61,7 +61,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	if sums[rootHash] != "" { // a thin delta has no hash tree
 		inside[ISORootHash] = sums[rootHash]
 	}
-	signing, err := o.sign(ctx, store)
+	signing, err := o.sign(store, sum)
 	if err != nil {
 		return err
 	}
@@ -79,13 +79,13 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	return iso.Create(ctx, o.Out, label, fi.Mode().Perm()&0o644, mediumTime, additions, o.Hooks.Done)
 }
 
-// sign signs the store, or takes over its signature.
-func (o MediumOptions) sign(ctx context.Context, store string) (s signing, err error) {
+// sign signs the store with this sum, or takes over its signature.
+func (o MediumOptions) sign(store, sum string) (s signing, err error) {
 	s.signer = o.Signer
 	if o.Signer.IsZero() {
-		s.store, err = signature.Keys{}.ReadBeside(filepath.Join(o.Dir, store), nil)
+		s.store, err = signature.ReadBeside(filepath.Join(o.Dir, store), nil)
 	} else {
-		s.store, err = signFile(ctx, filepath.Join(o.Dir, store), o.Signer, o.Hooks)
+		s.store, err = o.Signer.Sign(layout.StoreSums(sum))
 	}
 	return s, err
 }

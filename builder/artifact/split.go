@@ -31,7 +31,7 @@ func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
 	if sums[store] == "" {
 		return fmt.Errorf("%s: %w", o.Dir, ErrNoMedium)
 	}
-	signing, err := o.sign(ctx, store)
+	signing, err := o.sign(store, sums[store])
 	if err != nil {
 		return err
 	}

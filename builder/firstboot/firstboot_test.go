@@ -205,7 +205,7 @@ func TestAutoAttachWithoutKeys(t *testing.T) {
 	}{
 		"off":                       {false, "/etc/motd", 0},
 		"on":                        {true, "/etc/motd", 1},
-		"on, with a key":            {true, "/etc/pinbox/keys.d/site.asc", 0},
+		"on, with a key":            {true, "/etc/pinbox/keys.d/site.pub", 0},
 		"on, with a file beside it": {true, "/etc/pinbox/keys", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // sigstorePrefix marks a signature of sigstore; one without a prefix is of OpenPGP: Blob in internal/signature of
@@ -92,11 +91,11 @@ func describe(text []byte) (Attached, error) {
 		}
 		signed = s.Payload
 	} else {
-		d, message, err := signature.DescribeMessage(text)
-		if err != nil {
+		var err error
+		if one.Keys, signed, err = describeMessage(text); err != nil {
 			return one, err
 		}
-		one.Form, one.Keys, signed = d.Form, d.Keys, message
+		one.Form = "OpenPGP"
 	}
 	var p payload
 	if err := json.Unmarshal(signed, &p); err != nil {

@@ -37,7 +37,7 @@ type place struct {
 	sums  layout.Sums // nil if there are none
 	names struct{ sums, store string }
 	// signatures are the names of the files with signatures, by the documents.
-	signatures map[string][]string
+	signatures map[string]string
 	// hash returns the SHA-256 of a document, and read the text of a signature.
 	hash func(name string) (string, error)
 	read func(name string) ([]byte, error)
@@ -46,7 +46,7 @@ type place struct {
 
 // readDocuments lists the documents. good are those whose signatures the caller has verified.
 func (v *Inventory) readDocuments(ctx context.Context, name string, good []string) error {
-	p := &place{ctx: ctx, signatures: map[string][]string{}, left: maxHashedAll}
+	p := &place{ctx: ctx, signatures: map[string]string{}, left: maxHashedAll}
 	fi, err := os.Stat(name)
 	if err != nil {
 		return err
@@ -139,10 +139,8 @@ func (p *place) missing(there []Document) (all []Document) {
 		store, _ := layout.CutPart(d.Name)
 		known[d.Name], known[store] = true, true
 	}
-	for _, files := range p.signatures {
-		for _, file := range files {
-			known[file] = true
-		}
+	for _, file := range p.signatures {
+		known[file] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.sums)) {
 		if !known[name] && !strings.HasPrefix(name, p.names.store+"/") {
@@ -187,7 +185,7 @@ func (p *place) iso(image *iso.Image, name string) (all []Document, err error) {
 	all = slices.DeleteFunc(all, func(d Document) bool {
 		of := own[d.Name]
 		if of != "" {
-			p.signatures[of] = append(p.signatures[of], d.Name)
+			p.signatures[of] = d.Name
 		}
 		return of != "" || d.Name == iso.UndoName // which no sum lists: it is made last
 	})
@@ -201,10 +199,8 @@ func (p *place) lock(name string, size int64) ([]Document, error) {
 		return artifact.SumFile(p.ctx, filepath.Join(dir, name), progress.Hooks{})
 	}
 	p.read = func(name string) ([]byte, error) { return readSignature(filepath.Join(dir, name)) }
-	for _, suffix := range layout.SignatureSuffixes() {
-		if fi, err := os.Stat(name + suffix); err == nil && fi.Mode().IsRegular() {
-			p.signatures[file] = append(p.signatures[file], file+suffix)
-		}
+	if fi, err := os.Stat(name + layout.SignatureSuffix); err == nil && fi.Mode().IsRegular() {
+		p.signatures[file] = file + layout.SignatureSuffix
 	}
 	return []Document{{Name: file, Kind: "lock", Size: size}}, nil
 }
@@ -216,14 +212,11 @@ func (p *place) separate(all []Document) []Document {
 		there[d.Name] = true
 	}
 	return slices.DeleteFunc(slices.Clone(all), func(d Document) bool {
-		for _, suffix := range layout.SignatureSuffixes() {
-			of, ok := strings.CutSuffix(d.Name, suffix)
-			if ok && (there[of] || p.sums[of] != "") { // a store in parts has one, too
-				p.signatures[of] = append(p.signatures[of], d.Name)
-				return true
-			}
+		of, ok := strings.CutSuffix(d.Name, layout.SignatureSuffix)
+		if ok = ok && (there[of] || p.sums[of] != ""); ok { // a store in parts has one, too
+			p.signatures[of] = d.Name
 		}
-		return false
+		return ok
 	})
 }
 
@@ -233,11 +226,11 @@ func (p *place) describe(d *Document, good []string) error {
 	if err := p.compare(d); err != nil {
 		return err
 	}
-	for _, file := range p.signatures[d.Name] {
+	if file := p.signatures[d.Name]; file != "" {
 		s := Signature{File: file, Check: NotChecked}
 		text, err := p.read(file)
 		if err == nil {
-			s.Description, err = signature.Describe(text)
+			_, err = signature.Decode(text)
 		}
 		if err != nil {
 			s.Problem = err.Error()
@@ -247,8 +240,8 @@ func (p *place) describe(d *Document, good []string) error {
 	}
 	if slices.Contains(good, d.Name) {
 		d.Check = Verified
-		if len(d.Signatures) == 1 { // of several, the caller has verified one
-			d.Signatures[0].Check = Verified
+		for i := range d.Signatures {
+			d.Signatures[i].Check = Verified
 		}
 	}
 	return nil

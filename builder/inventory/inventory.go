@@ -9,7 +9,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Inventory is what an appliance, a delta, a medium or a lock holds.
@@ -108,7 +107,6 @@ const (
 // Signature is a detached signature in a file.
 type Signature struct {
 	File string `json:"file"`
-	signature.Description
 	// Problem is why it could not be read; "" if it was read.
 	Problem string `json:"problem,omitempty"`
 	Check   Check  `json:"check"`

@@ -94,25 +94,15 @@ func (i Image) Signed() string {
 
 // Signed says by what a document is signed.
 func (d Document) Signed() string {
-	var own []string
-	for _, s := range d.Signatures {
-		own = append(own, s.by())
-	}
 	switch {
-	case len(own) > 0:
-		return strings.Join(own, ", ") + ": " + string(d.Check)
+	case len(d.Signatures) > 0 && d.Signatures[0].Problem != "":
+		return d.Signatures[0].File + " cannot be read: " + string(d.Check)
+	case len(d.Signatures) > 0:
+		return "signed: " + string(d.Check)
 	case d.Check != Unsigned:
 		return "by the sums: " + string(d.Check)
 	}
 	return string(Unsigned)
-}
-
-// by says who a signature claims to be by.
-func (s Signature) by() string {
-	if s.Problem != "" {
-		return s.File + " cannot be read"
-	}
-	return strings.TrimSpace(s.Form + " " + strings.Join(s.Keys, " "))
 }
 
 // documents is the table of the store and the files beside it.
@@ -176,7 +166,7 @@ func (v Inventory) signatures() page.Section {
 				result = page.Cell{Text: one.Problem, State: page.Bad}
 			}
 			s.Rows = append(s.Rows, []page.Cell{
-				{Text: d.Name, More: []string{one.File}}, {Text: one.Form}, keyCell(one.Keys), {}, result,
+				{Text: d.Name, More: []string{one.File}}, {Text: "detached"}, keyCell(nil), {}, result,
 			})
 		}
 	}

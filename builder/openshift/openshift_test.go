@@ -262,7 +262,7 @@ func TestPodmanSeesTheStores(t *testing.T) {
 // Nodes with keys mount no store of which they cannot verify each block.
 func TestKeysRequireVerity(t *testing.T) {
 	cluster := spec.OpenShift{Version: "4.20"}
-	for snippet, want := range map[string]string{"": "verity=auto\n", layout.KeysDir + "/site.asc": "verity=require\n"} {
+	for snippet, want := range map[string]string{"": "verity=auto\n", layout.KeysDir + "/site.pub": "verity=require\n"} {
 		c := config(t, cluster)
 		c.Snippets = []ignition.Snippet{{Name: "keys.bu", Content: []byte(snippet)}}
 		files, err := openshift.Manifests(cluster, c)

@@ -82,7 +82,7 @@ func TestFolderBehindALink(t *testing.T) {
 // A detached signature is made after the sums. Only a file that the sums list can have one.
 func TestSignaturesBesideTheFiles(t *testing.T) {
 	dir := copied(t, built(t).base)
-	shell(t, dir, "touch store.squashfs.sig pinbox.lock.json.asc")
+	shell(t, dir, "touch store.squashfs.sig pinbox.lock.json.sig")
 	if _, err := artifactOf(t, dir); err != nil {
 		t.Errorf("got %v with two signatures, want no error", err)
 	}

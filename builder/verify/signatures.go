@@ -1,7 +1,6 @@
 package verify
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/iso9660"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -51,9 +51,9 @@ func (c *signatures) folder(dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
 	}
-	proof, err := c.keys.ReadBeside(filepath.Join(dir, artifact.SumsFile), nil)
+	proof, err := signature.ReadBeside(filepath.Join(dir, artifact.SumsFile), nil)
 	if err == nil {
-		err = c.check(artifact.SumsFile, bytes.NewReader(text), int64(len(text)), proof)
+		err = c.check(artifact.SumsFile, text, proof)
 	}
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (c *signatures) folder(dir string) error {
 		return err
 	}
 	_, store := format.Find(sums)
-	proof, err = c.keys.ReadBeside(filepath.Join(dir, store), nil)
+	proof, err = signature.ReadBeside(filepath.Join(dir, store), nil)
 	if proof == nil || store == "" {
 		return err
 	}
@@ -72,7 +72,7 @@ func (c *signatures) folder(dir string) error {
 		return err
 	}
 	defer f.Close()
-	return c.check(store, f, f.Size, proof)
+	return c.checkStore(store, f, f.Size, proof)
 }
 
 func (c *signatures) iso(name string) error {
@@ -81,45 +81,47 @@ func (c *signatures) iso(name string) error {
 		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
 	}
 	defer f.Close()
-	for _, file := range []struct{ name, signature string }{
-		{artifact.ISOSums, artifact.ISOSumsSignature}, {artifact.ISOStore, artifact.ISOSignature},
-	} {
-		signed, err := image.Find(path.Join(iso.Dir, file.name))
-		if errors.Is(err, iso9660.ErrNotFound) && file.name == artifact.ISOStore { // it is on a second medium
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
-		}
-		proof, err := image.ReadText(path.Join(iso.Dir, file.signature))
-		if errors.Is(err, iso9660.ErrNotFound) {
-			if file.name == artifact.ISOStore {
-				continue
-			}
-			err = nil
-		}
-		if err == nil {
-			err = c.check(file.name, signed.Reader(), signed.Size, proof)
-		}
-		if err != nil {
-			return err
-		}
+	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
+	if err != nil {
+		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
 	}
-	return nil
+	proof, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSumsSignature))
+	if err == nil || errors.Is(err, iso9660.ErrNotFound) {
+		err = c.check(artifact.ISOSums, text, proof)
+	}
+	if err != nil {
+		return err
+	}
+	store, err := image.Find(path.Join(iso.Dir, artifact.ISOStore))
+	if errors.Is(err, iso9660.ErrNotFound) { // it is on a second medium
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+	}
+	proof, err = image.ReadText(path.Join(iso.Dir, artifact.ISOSignature))
+	if errors.Is(err, iso9660.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return c.checkStore(artifact.ISOStore, store.Reader(), store.Size, proof)
 }
 
-// check checks the signature of one file of so many bytes.
-func (c *signatures) check(name string, signed io.Reader, size int64, proof []byte) error {
+// checkStore checks the signature of a store of so many bytes.
+func (c *signatures) checkStore(name string, store io.Reader, size int64, proof []byte) error {
 	c.hooks.Begin("verify the signature of "+name, size)
-	v, err := c.keys.Verifier(proof)
+	sum, _, err := artifact.SumReader(c.ctx, store, c.hooks)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	defer v.Stop()
-	if _, _, err := artifact.SumReader(c.ctx, io.TeeReader(signed, v), c.hooks); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if err := v.Finish(); err != nil {
+	return c.check(name, layout.StoreSums(sum), proof)
+}
+
+// check checks the signature of a file, which is over a text.
+func (c *signatures) check(name string, text, proof []byte) error {
+	if err := c.keys.Verify(text, proof); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	c.good = append(c.good, name)

@@ -153,10 +153,8 @@ func checkTexts(want layout.Sums) error {
 
 // signs reports whether a file is the detached signature of the sums or of a file that they list.
 func signs(name string, sums layout.Sums) bool {
-	return slices.ContainsFunc(layout.SignatureSuffixes(), func(suffix string) bool {
-		of, is := strings.CutSuffix(name, suffix)
-		return is && (of == artifact.SumsFile || sums[of] != "")
-	})
+	of, is := strings.CutSuffix(name, layout.SignatureSuffix)
+	return is && (of == artifact.SumsFile || sums[of] != "")
 }
 
 // compareISO compares the files in the ISO with those in the folder, by their sums.

@@ -162,7 +162,7 @@ var table = []cli.Row{
 	{compose.ErrForeignStore, cli.ExitInput, 50, "it was written by a newer pinbox"},
 	{
 		stores.ErrUnsigned, cli.ExitDamaged, 51,
-		"copy its .sig, .asc or .minisig file next to it; --sign-key of pinbox or `gpg --detach-sign` writes it",
+		"copy its .sig file next to it; --sign-key of pinbox writes it",
 	},
 	{
 		stores.ErrSignature, cli.ExitDamaged, 52,

@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/runtime/node"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -47,7 +48,7 @@ func reportCommand() *cobra.Command {
 			}
 			signed := ""
 			if !signer.IsZero() {
-				signed = ", signed by " + file + signer.Suffix()
+				signed = ", signed by " + file + layout.SignatureSuffix
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s%s: %s\n", file, signed, status.Summary())
 			return err
@@ -57,9 +58,9 @@ func reportCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&file, "out", "o", "", "`FILE` to write, such as /media/stick/reports/NODE.json")
 	cli.Files(cmd.Flags(), "out", "json")
 	cmd.Flags().StringVar(&key, "sign-key", "",
-		"`FILE` of a secret key of OpenPGP, minisign or cosign, without a passphrase (default: "+reportKey+
+		"`FILE` of a secret key in PEM, without a passphrase (default: "+reportKey+
 			" if there is one)")
-	cli.Files(cmd.Flags(), "sign-key", "key", "gpg", "asc")
+	cli.Files(cmd.Flags(), "sign-key", "key", "pem")
 	cli.Under("Output", cmd.Flags())
 	return cmd
 }

@@ -166,10 +166,6 @@ func describeAttached(a stores.Attached, s runtime.Status) attached {
 	if a.Unverified {
 		text += "; its signature was not checked, since /etc/pinbox/keys.d has no key"
 	}
-	if !a.JudgedAt.IsZero() {
-		text += "; the clock of this node is behind: whether its signature has expired was judged as of " +
-			a.JudgedAt.UTC().Format(time.DateTime)
-	}
 	return attached{
 		Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Moved: a.Moved, Status: s, text: text,
 	}

@@ -290,8 +290,7 @@ func TestDeltaOfReportsIsRefused(t *testing.T) {
 	}
 	empty := write(t, "list.json", []byte(`{"apiVersion":"v1","kind":"List","items":[]}`))
 	lock := write(t, "lock.json", []byte(`{"version":1}`))
-	key := write(t, "key.pub", []byte("untrusted comment: minisign public key\n"+
-		"RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3\n"))
+	_, key := fixtures.Key(t)
 	for args, c := range map[string]struct {
 		code int
 		want string

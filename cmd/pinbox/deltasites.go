@@ -25,9 +25,9 @@ type siteFlags struct {
 }
 
 func (f *siteFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.key, "key", "", "`FILE` of public keys of OpenPGP, minisign or cosign, one of which must have "+
+	flags.StringVar(&f.key, "key", "", "`FILE` of public keys in PEM, one of which must have "+
 		"signed each file of reports")
-	cli.Files(flags, "key", "pub", "asc", "gpg")
+	cli.Files(flags, "key", "pub", "pem")
 	flags.IntVar(&f.max, "max-deltas", 0, "`NUMBER` of deltas to make at most for the sites of reports; sites then get "+
 		"more layers than they lack (default: no limit)")
 	cli.Under("Inputs", flags)

@@ -68,7 +68,7 @@ var buildErrors = []cli.Row{
 		signature.ErrPassphrase, cli.ExitInput, 5,
 		"give it with --sign-passphrase-file, or in the environment as " + passphraseVariable,
 	},
-	{signature.ErrKey, cli.ExitInput, 6, "docs/signing.md says how gpg, minisign and cosign make the file"},
+	{signature.ErrKey, cli.ExitInput, 6, "docs/signing.md says how openssl and cosign make the file"},
 	{
 		signature.ErrUnsigned, cli.ExitDamaged, 7,
 		"sign it with --sign-key of `pinbox build`, `delta` or `medium`, or leave out --key",

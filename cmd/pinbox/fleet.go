@@ -62,8 +62,8 @@ latest generation of its sets yet.`,
 	flags := cmd.Flags()
 	f.cluster.add(flags)
 	flags.StringVar(&f.key, "key", "",
-		"`FILE` of public keys of OpenPGP, minisign or cosign, one of which must have signed each file of reports")
-	cli.Files(flags, "key", "pub", "asc", "gpg")
+		"`FILE` of public keys in PEM, one of which must have signed each file of reports")
+	cli.Files(flags, "key", "pub", "pem")
 	cli.Under("Inputs", flags)
 	flags.StringVar(&f.set, "set", "", "only ask for the set `NAME`")
 	flags.StringVar(&f.release, "release", "",

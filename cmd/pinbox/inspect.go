@@ -49,8 +49,8 @@ func inspectCommand() *cobra.Command {
 	flags.StringVar(&old, "against", "", "also compare with an older `PATH`: a folder, an ISO, a medium or a lock")
 	cli.Files(flags, "against", "iso", "json")
 	flags.StringVar(&key, "key", "",
-		"`FILE` of public keys of OpenPGP, minisign or cosign, one of which must have signed the sums")
-	cli.Files(flags, "key", "pub", "asc", "gpg")
+		"`FILE` of public keys in PEM, one of which must have signed the sums")
+	cli.Files(flags, "key", "pub", "pem")
 	cli.Under("Inputs", flags)
 	output.Add(flags)
 	names.add(flags)

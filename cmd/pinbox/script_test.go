@@ -109,6 +109,12 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 var notInScripts = []struct{ prefix, why string }{
 	{"make ", "CI and fixtures/fresh run them"},
 	{"CGO_ENABLED=0 go install ", "takes a module proxy: TestGoInstall of fixtures/fresh"},
+	{"cosign ", "another program: TestLibraryOfCosign has its library"},
+	{"pkcs11-tool ", "the session runs it with a module of softhsm2, and with its PIN"},
+	{"base64 ", "the session runs it by a shell, for the file that it writes"},
+	{"openssl dgst -sha256 -sign ", "the session runs it by a shell, for the pipe"},
+	{"openssl dgst -sha256 -binary ", "the session runs it by a shell, for the file that it writes"},
+	{"openssl pkeyutl ", "the session runs it by a shell, for the pipe"},
 	{"helm template ", "another program; the session gives lint a file on stdin"},
 	{"sudo ", "takes root: TestDirByTheProgram"},
 	{"sudo apt-get ", "another program: make boot-deps"},

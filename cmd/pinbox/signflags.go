@@ -24,11 +24,11 @@ type signFlags struct{ key, passphrase string }
 
 func (f *signFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.key, "sign-key", "",
-		"`FILE` of a secret key of OpenPGP, minisign or cosign, to sign the sums and the store with")
+		"`FILE` of a secret key in PEM, to sign the sums and the store with")
 	flags.StringVar(&f.passphrase, "sign-passphrase-file", "",
 		"`FILE` with the passphrase of that key (default: "+passphraseFileVariable+", or the value of "+
 			passphraseVariable+")")
-	cli.Files(flags, "sign-key", "key", "gpg", "asc")
+	cli.Files(flags, "sign-key", "key", "pem")
 	cli.Under("Signature", flags)
 }
 

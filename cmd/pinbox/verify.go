@@ -39,8 +39,8 @@ func verifyCommand() *cobra.Command {
 	cli.Files(cmd.Flags(), "base", "iso")
 	cmd.Flags().BoolVar(&deep, "deep", false, "also read all layers out of the store, and compare them with their DiffIDs")
 	cmd.Flags().StringVar(&key, "key", "",
-		"`FILE` of public keys of OpenPGP, minisign or cosign, one of which must have signed the sums")
-	cli.Files(cmd.Flags(), "key", "pub", "asc", "gpg")
+		"`FILE` of public keys in PEM, one of which must have signed the sums")
+	cli.Files(cmd.Flags(), "key", "pub", "pem")
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

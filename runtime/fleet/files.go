@@ -32,11 +32,11 @@ func (o Object) Write(file string, by signature.Signer) error {
 		return fmt.Errorf("report: %d bytes, more than %d", len(content), limit)
 	}
 	if !by.IsZero() { // first: a report without its signature would be refused
-		sum, err := by.Sign(bytes.NewReader(content))
+		sum, err := by.Sign(content)
 		if err != nil {
 			return err
 		}
-		if _, err := atomicfile.WriteVia(file+by.Suffix()+".new", file+by.Suffix(), sum, 0o644); err != nil {
+		if _, err := atomicfile.WriteVia(file+layout.SignatureSuffix+".new", file+layout.SignatureSuffix, sum, 0o644); err != nil {
 			return err
 		}
 	}
@@ -92,12 +92,9 @@ func readFile(file string, keys signature.Keys) ([]Object, error) {
 		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
 	}
 	if !keys.IsEmpty() {
-		sum, err := keys.ReadBeside(file, nil)
-		if err == nil && sum == nil {
-			err = signature.ErrUnsigned
-		}
+		sum, err := signature.ReadBeside(file, nil)
 		if err == nil {
-			err = keys.Verify(bytes.NewReader(content), sum)
+			err = keys.Verify(content, sum)
 		}
 		if err != nil {
 			return nil, err

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"aead.dev/minisign"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -76,21 +76,9 @@ func TestFilesThatAreNoReports(t *testing.T) {
 
 // With a key, a file without a good signature is not read, whatever is in it.
 func TestSignedReports(t *testing.T) {
-	public, private, err := minisign.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	file, pub, secret := filepath.Join(dir, "a.json"), filepath.Join(dir, "k.pub"), filepath.Join(dir, "k.key")
-	text, err := public.MarshalText()
-	if err == nil {
-		write(t, pub, string(text))
-		text, err = private.MarshalText()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	write(t, secret, string(text))
+	file := filepath.Join(dir, "a.json")
+	secret, pub := fixtures.Key(t)
 	keys, err := signature.ReadKeys(pub)
 	if err != nil {
 		t.Fatal(err)

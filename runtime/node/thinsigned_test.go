@@ -11,21 +11,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// newKey makes a key of minisign, and returns the path of its public part; the other one is beside it.
-func newKey(t *testing.T, name string) string {
-	t.Helper()
-	key := filepath.Join(t.TempDir(), name)
-	fixtures.Run(t, "minisign", "-G", "-W", "-p", key+".pub", "-s", key+".key")
-	return key + ".pub"
-}
-
-// signThin signs the thin delta in a folder.
-func signThin(t *testing.T, folder, public string) {
-	t.Helper()
-	secret := public[:len(public)-len(".pub")] + ".key"
-	fixtures.Run(t, "minisign", "-S", "-s", secret, "-m", filepath.Join(folder, artifact.ThinStoreFile))
-}
-
 // withoutSums changes a folder, and removes its sums.
 func withoutSums(change func(*testing.T, string)) func(*testing.T, string) {
 	return func(t *testing.T, folder string) {
@@ -41,12 +26,15 @@ func withoutSums(change func(*testing.T, string)) func(*testing.T, string) {
 // parsed, and nothing of a refused one is left. The store that the node makes of it needs no signature.
 func TestSignedThinDelta(t *testing.T) {
 	base, delta := thinPair(t, 300_000)
-	ours, theirs := newKey(t, "site"), newKey(t, "other")
+	ours, public := fixtures.Key(t)
+	theirs, _ := fixtures.Key(t)
 	by := func(key string) func(*testing.T, string) {
-		return func(t *testing.T, folder string) { signThin(t, folder, key) }
+		return func(t *testing.T, folder string) {
+			fixtures.SignStore(t, filepath.Join(folder, artifact.ThinStoreFile), key)
+		}
 	}
 	changed := func(t *testing.T, folder string) {
-		signThin(t, folder, ours)
+		by(ours)(t, folder)
 		changeByte(t, filepath.Join(folder, artifact.ThinStoreFile), 5000)
 	}
 	none := func(*testing.T, string) {}
@@ -67,7 +55,7 @@ func TestSignedThinDelta(t *testing.T) {
 			fixtures.Run(t, "cp", "-r", delta, folder)
 			c.change(t, folder)
 			m := newManager(t, base, "50m")
-			fixtures.Run(t, "install", "-D", "-t", m.Keys, ours)
+			fixtures.Run(t, "install", "-D", "-t", m.Keys, public)
 			parsed := false
 			m.OpenFS = func(e stores.Extent) (stores.FS, error) {
 				parsed = true

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -45,8 +44,7 @@ type Store struct {
 	Origin, Name string
 	Digest       digest.Digest
 	Size         int64 // bytes
-	// signatures by their suffixes.
-	signatures map[string][]byte
+	signature    []byte
 }
 
 // Is reports whether a store is named that is not on this machine.
@@ -59,37 +57,35 @@ func Is(source string) bool {
 func Find(ctx context.Context, source string, o Options) (Store, error) {
 	s, err := onServer(ctx, source, o)
 	if err == nil {
-		err = s.checkSignatures(o.Keys)
+		err = s.checkSignature(o.Keys)
 	}
 	return s, err
 }
 
-// checkSignatures finds out whether one of the keys can have made one of the signatures, whatever was signed.
-func (s Store) checkSignatures(keys signature.Keys) error {
+// checkSignature checks the signature of the store that has the digest.
+func (s Store) checkSignature(keys signature.Keys) error {
 	if keys.IsEmpty() {
 		return nil
 	}
-	if len(s.signatures) == 0 {
+	err := keys.Verify(layout.StoreSums(s.Digest.Encoded()), s.signature)
+	switch {
+	case errors.Is(err, signature.ErrUnsigned):
 		return fmt.Errorf("%s: %w", s.Origin, stores.ErrUnsigned)
+	case err != nil:
+		return fmt.Errorf("%s: %w: %w", s.Origin, stores.ErrSignature, err)
 	}
-	var problem error
-	for _, suffix := range slices.Sorted(maps.Keys(s.signatures)) {
-		if problem = keys.Examine(s.signatures[suffix]); problem == nil {
-			return nil
-		}
-	}
-	return fmt.Errorf("%s: %w: %w", s.Origin, stores.ErrSignature, problem)
+	return nil
 }
 
-// Fetch brings the store and its signatures to a folder, and returns the path of the store. What is there of an earlier
+// Fetch brings the store and its signature to a folder, and returns the path of the store. What is there of an earlier
 // attempt is not fetched again. The file has the size and the digest of s.
 func (s Store) Fetch(ctx context.Context, dir string, o Options) (file string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
 	file = filepath.Join(dir, s.Name)
-	for suffix, text := range s.signatures {
-		if _, err := atomicfile.Write(file+suffix, text, 0o600); err != nil {
+	if s.signature != nil {
+		if _, err := atomicfile.Write(file+layout.SignatureSuffix, s.signature, 0o600); err != nil {
 			return "", err
 		}
 	}

@@ -116,7 +116,7 @@ func TestFindRefuses(t *testing.T) {
 		"/2/delta.thin": content, "/2/SHA256SUMS": "<html>log in to the guest network</html>",
 		"/3/delta.thin": content, "/3/SHA256SUMS": plain.URL,
 		"/4/SHA256SUMS": sums("appliance.iso", content), "/5/SHA256SUMS": sums("delta.thin", content),
-		"/6/delta.thin": content, "/6/SHA256SUMS": sums("delta.thin", content), "/6/delta.thin.asc": "not one",
+		"/6/delta.thin": content, "/6/SHA256SUMS": sums("delta.thin", content), "/6/delta.thin.sig": "not one",
 		"/7/delta.thin": content, "/7/SHA256SUMS": strings.Repeat("x", 2<<20),
 	})
 	keys := newKeys(t)
@@ -190,9 +190,8 @@ func TestFindEndsWithItsContext(t *testing.T) {
 // newKeys are those of a node with one key.
 func newKeys(t *testing.T) signature.Keys {
 	t.Helper()
-	dir := t.TempDir()
-	fixtures.Run(t, "minisign", "-G", "-W", "-p", filepath.Join(dir, "site.pub"), "-s", filepath.Join(t.TempDir(), "key"))
-	keys, err := signature.ReadKeysDir(dir)
+	_, public := fixtures.Key(t)
+	keys, err := signature.ReadKeysDir(filepath.Dir(public))
 	if err != nil {
 		t.Fatal(err)
 	}

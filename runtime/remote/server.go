@@ -34,7 +34,7 @@ func onServer(ctx context.Context, source string, o Options) (Store, error) {
 			return Store{}, err
 		}
 	}
-	s := Store{Origin: u.String(), Name: path.Base(u.Path), Digest: o.Digest, signatures: map[string][]byte{}}
+	s := Store{Origin: u.String(), Name: path.Base(u.Path), Digest: o.Digest}
 	if strings.HasPrefix(s.Name, ".") {
 		return Store{}, fmt.Errorf("%q: %w", source, ErrName)
 	}
@@ -43,15 +43,9 @@ func onServer(ctx context.Context, source string, o Options) (Store, error) {
 			return Store{}, err
 		}
 	}
-	for _, suffix := range layout.SignatureSuffixes() {
-		text, err := fetch.Text(ctx, beside(u, s.Name+suffix), signature.MaxSize)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return Store{}, err
-		}
-		s.signatures[suffix] = text
+	s.signature, err = fetch.Text(ctx, beside(u, s.Name+layout.SignatureSuffix), signature.MaxSize)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Store{}, err
 	}
 	s.Size, err = fetch.Size(ctx, s.Origin)
 	if errors.Is(err, fs.ErrNotExist) {

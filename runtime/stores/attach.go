@@ -9,12 +9,10 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Why a store cannot be attached.
@@ -83,9 +81,6 @@ type Attached struct {
 	Program *pinset.Program
 	// Unverified means that the store has a signature but the node has no keys.
 	Unverified bool
-	// JudgedAt is the time at which expired keys and signatures were looked for, if the node's clock is
-	// before it: the signature or this program was made then.
-	JudgedAt time.Time
 }
 
 // Attach copies a store to the node, mounts it and makes its sets current. The copy is the same
@@ -263,9 +258,6 @@ func (s *session) add(
 	}
 	a.Store, a.Unverified = store, len(src.signature) > 0 && src.keys.IsEmpty()
 	a.Unordered = !o.KeepSets && isUnordered(s, store.ID, store.ReleaseID)
-	if !src.keys.IsEmpty() {
-		a.JudgedAt = signature.Behind(src.signature)
-	}
 	before := s.state.clone()
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil
 	s.state.Stores = append(s.state.Stores, store)

@@ -48,7 +48,7 @@ func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
 		"another architecture": {stores.AttachOptions{Source: foreign.folder(t)}, nil, stores.ErrPlatform, true},
 		"no base":              {stores.AttachOptions{Source: orphan.folder(t)}, nil, stores.ErrNoBase, true},
 		"no signature": {stores.AttachOptions{Source: whole}, func(d *testNode) {
-			d.requireSignatures(sign(t, filepath.Join(delta(2).folder(t), "delta.squashfs"), false))
+			d.requireSignatures(sign(t, filepath.Join(delta(2).folder(t), "delta.squashfs")))
 		}, stores.ErrUnsigned, false},
 		"no slot": {stores.AttachOptions{Source: whole}, func(d *testNode) {
 			d.Configured = d.Slots[:1]
@@ -85,7 +85,7 @@ func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
 // requireSignatures gives the node a key.
 func (d *testNode) requireSignatures(key []byte) {
 	d.t.Helper()
-	write(d.t, filepath.Join(d.Keys, "site.asc"), string(key))
+	write(d.t, filepath.Join(d.Keys, "site.pub"), string(key))
 }
 
 // A store that is attached already is found by its sums, without reading it.
@@ -106,7 +106,7 @@ func TestSignedStoreWithoutSums(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	file := filepath.Join(folder, "delta.squashfs")
-	d.requireSignatures(sign(t, file, false))
+	d.requireSignatures(sign(t, file))
 	sums := filepath.Join(folder, "SHA256SUMS")
 	write(t, sums, zeros+"  delta.squashfs\n")
 	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder}); !errors.Is(err, stores.ErrDamaged) {
@@ -158,7 +158,7 @@ func TestSumsAndSignaturesThatAreNoFiles(t *testing.T) {
 		"sums of zeros":           {"SHA256SUMS", long, stores.ErrNoDigest},
 		"sums of too many files":  {"SHA256SUMS", lines, stores.ErrNoDigest},
 		"signature of /dev/zero":  {"delta.squashfs.sig", link("/dev/zero"), stores.ErrSignature},
-		"signature in a pipe":     {"delta.squashfs.asc", pipe, stores.ErrSignature},
+		"signature in a pipe":     {"delta.squashfs.sig", pipe, stores.ErrSignature},
 		"signature of two MiB":    {"delta.squashfs.sig", long, stores.ErrSignature},
 		"store in a pipe":         {"delta.squashfs", pipe, stores.ErrNoStore},
 		"store that is /dev/zero": {"delta.squashfs", link("/dev/zero"), stores.ErrNoStore},

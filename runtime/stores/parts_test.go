@@ -59,11 +59,11 @@ func TestStoreInParts(t *testing.T) {
 func TestSignedStoreInParts(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
-	d.requireSignatures(sign(t, filepath.Join(folder, "delta.squashfs"), true))
-	signature := filepath.Join(splitFolder(t, folder), "delta.squashfs.asc")
+	d.requireSignatures(sign(t, filepath.Join(folder, "delta.squashfs")))
+	signature := filepath.Join(splitFolder(t, folder), "delta.squashfs.sig")
 	replaceSum(t, folder, "delta.squashfs", "")
 	unsigned := splitFolder(t, delta(2).folder(t))
-	if err := os.Link(signature, filepath.Join(unsigned, "delta.squashfs.asc")); err != nil {
+	if err := os.Link(signature, filepath.Join(unsigned, "delta.squashfs.sig")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: unsigned}); !errors.Is(err, stores.ErrSignature) {

@@ -165,13 +165,13 @@ func TestProgramOfTheSystem(t *testing.T) {
 func TestProgramOfAnUnsignedStore(t *testing.T) {
 	d := newProgramNode(t, "v1.0.0")
 	source := testStore{n: 1}.withProgram(t, 2, "v1.1.0").folder(t)
-	key := sign(t, filepath.Join(copyStore(t, source), "delta.squashfs"), true)
-	write(t, filepath.Join(d.Keys, "site.asc"), string(key))
+	key := sign(t, filepath.Join(copyStore(t, source), "delta.squashfs"))
+	write(t, filepath.Join(d.Keys, "site.pub"), string(key))
 	if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: source}); !errors.Is(err, stores.ErrUnsigned) {
 		t.Errorf("got %v, want ErrUnsigned", err)
 	}
 	d.wantProgram("")
-	write(t, filepath.Join(d.Keys, "site.asc"), string(sign(t, filepath.Join(source, "delta.squashfs"), true)))
+	write(t, filepath.Join(d.Keys, "site.pub"), string(sign(t, filepath.Join(source, "delta.squashfs"))))
 	d.attach(stores.AttachOptions{Source: source})
 	d.wantProgram("v1.1.0")
 }

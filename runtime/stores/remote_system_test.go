@@ -130,9 +130,9 @@ func TestRefusedStoresOfServers(t *testing.T) {
 	if err := os.MkdirAll(keys, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(keys, "site.asc"), string(sign(t, thinFile(other), true)))
+	write(t, filepath.Join(keys, "site.pub"), string(sign(t, thinFile(other))))
 	refuse("no signature", 4, "the store has no signature", name)
-	sign(t, thinFile(same), true)
+	sign(t, thinFile(same))
 	refuse("another key", 4, "the signature of the store is not valid", name)
 	s.mustRun("attach", plain.URL+"/other/delta.thin") // the keys of the node make up for TLS
 	s.wantRelease(1)

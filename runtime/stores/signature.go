@@ -6,6 +6,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -16,8 +19,8 @@ var (
 )
 
 // readSignature reads the detached signature next to a file; nil if there is none.
-func readSignature(keys signature.Keys, file string) ([]byte, error) {
-	text, err := keys.ReadBeside(file, func(name string) ([]byte, error) {
+func readSignature(file string) ([]byte, error) {
+	text, err := signature.ReadBeside(file, func(name string) ([]byte, error) {
 		f, size, err := openFile(name)
 		if err != nil {
 			return nil, err
@@ -37,17 +40,19 @@ func requiresSignatures(dir string) bool {
 	return len(entries) > 0 || ignoreNotExist(err) != nil
 }
 
-// newVerifier makes a verifier with the keys of the node. It is nil if there are none.
-func newVerifier(keys signature.Keys, text []byte) (*signature.Verifier, error) {
-	if keys.IsEmpty() {
-		return nil, nil
-	}
-	v, err := keys.Verifier(text)
+// checkSignature checks the signature of the store with this digest, if the node has keys. For "" it checks only that
+// there is one.
+func (s source) checkSignature(id digest.Digest) error {
 	switch {
-	case errors.Is(err, signature.ErrUnsigned):
-		return nil, ErrUnsigned
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrSignature, err)
+	case s.keys.IsEmpty():
+		return nil
+	case len(s.signature) == 0:
+		return ErrUnsigned
+	case id == "":
+		return nil
 	}
-	return v, nil
+	if err := s.keys.Verify(layout.StoreSums(id.Encoded()), s.signature); err != nil {
+		return fmt.Errorf("%w: %w", ErrSignature, err)
+	}
+	return nil
 }

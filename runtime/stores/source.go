@@ -211,7 +211,7 @@ func (s *source) inFile(name string) (err error) {
 		return fmt.Errorf("%w: %w", ErrNoStore, err)
 	}
 	s.Path = name
-	if s.signature, err = readSignature(s.keys, name); err != nil {
+	if s.signature, err = readSignature(name); err != nil {
 		return err
 	}
 	for _, sums := range []string{layout.SumsFile, layout.MediumSums} {

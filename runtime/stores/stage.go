@@ -138,16 +138,11 @@ func (s source) reader() (io.ReadCloser, error) {
 func (s source) copy(
 	ctx context.Context, to io.Writer, progress func(read, size int64),
 ) (id digest.Digest, tree verity.Tree, err error) {
-	v, err := newVerifier(s.keys, s.signature)
-	if err != nil {
+	if err := s.checkSignature(""); err != nil {
 		return "", tree, err
 	}
-	defer v.Stop()
 	check := verity.NewChecker(s.Size)
 	to = fanout.Writer(to, check)
-	if v != nil {
-		to = fanout.Writer(to, v)
-	}
 	in, err := s.reader()
 	if err != nil {
 		return "", tree, err
@@ -160,8 +155,8 @@ func (s source) copy(
 		}
 	})
 	if err == nil {
-		if err = v.Finish(); err != nil {
-			return "", tree, fmt.Errorf("%w: %w", ErrSignature, err)
+		if err = s.checkSignature(id); err != nil {
+			return "", tree, err
 		}
 		if tree, err = check.Tree(); errors.Is(err, verity.ErrNoTree) {
 			return id, verity.Tree{}, nil

@@ -253,8 +253,8 @@ func TestInPlaceWithKeysTakesVerity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, l, folder, _ := verified(t)
 			l.unavailable = unavailable
-			write(t, filepath.Join(d.Keys, "site.asc"),
-				string(sign(t, filepath.Join(folder, layout.DeltaStoreFile), true)))
+			write(t, filepath.Join(d.Keys, "site.pub"),
+				string(sign(t, filepath.Join(folder, layout.DeltaStoreFile))))
 			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder, InPlace: true})
 			if unavailable == nil {
 				if err != nil {

@@ -82,15 +82,8 @@ func RootHashFile(store string) string {
 	return strings.TrimSuffix(store, AttachedSuffix) + rootHashSuffix
 }
 
-// Suffixes of a detached signature next to a file.
-const (
-	SignatureSuffix = ".sig"     // of gpg --detach-sign, and of cosign sign-blob by convention
-	ArmorSuffix     = ".asc"     // of gpg --detach-sign --armor
-	MinisignSuffix  = ".minisig" // of minisign -S
-)
-
-// SignatureSuffixes returns all suffixes of a detached signature.
-func SignatureSuffixes() []string { return []string{SignatureSuffix, ArmorSuffix, MinisignSuffix} }
+// SignatureSuffix is that of a detached signature next to a file: package signature.
+const SignatureSuffix = ".sig"
 
 // Files for a node in the folder MediumDir of an ISO. Each name has at most one dot, the maximum
 // of ISO 9660 itself: ECMA-119, 7.5.

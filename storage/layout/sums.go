@@ -36,6 +36,10 @@ var (
 	unescape = strings.NewReplacer(`\\`, `\`, `\n`, "\n", `\r`, "\r")
 )
 
+// StoreSums is what the signature of a store is over: its sum in one line, which is the output of sha256sum(1) for
+// standard input, whatever the name of the file.
+func StoreSums(sum string) []byte { return Sums{"-": sum}.Encode() }
+
 // ReadSums reads the output of sha256sum(1), at most max bytes. A path that is absolute, not clean,
 // outside of the folder or repeated is an error.
 func ReadSums(r io.Reader, max int64) (Sums, error) {

@@ -2,9 +2,10 @@ package signature
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
-	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -14,10 +15,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"aead.dev/minisign"
-	"github.com/ProtonMail/go-crypto/openpgp"
-	"github.com/ProtonMail/go-crypto/openpgp/packet"
-
 	"github.com/pinbox/pinbox/storage/input"
 )
 
@@ -26,46 +23,37 @@ var (
 	ErrKey      = errors.New("not a key that pinbox can use")
 	ErrUnsigned = errors.New("no signature")
 	ErrInvalid  = errors.New("the signature is not valid")
-	// ErrOtherKey is the ErrInvalid of a signature that none of the keys can have made.
-	ErrOtherKey = fmt.Errorf("%w: it is by none of the keys", ErrInvalid)
 )
 
-// maxKey is the maximum size of a file of keys in bytes: Debian's keyring of archive keys has 60 KB, and a
-// key with many signatures of other people can have hundreds.
+// maxKey is the maximum size of a file of keys in bytes.
 const maxKey = 1 << 20
 
-// Keys are public keys. The zero value has none.
-type Keys struct {
-	openPGP  openpgp.EntityList
-	minisign []minisign.PublicKey
-	cosign   []*ecdsa.PublicKey
-}
+// Keys are public keys: *ecdsa.PublicKey with P-256, and ed25519.PublicKey.
+type Keys []crypto.PublicKey
 
 // IsEmpty reports whether there is no key.
-func (k Keys) IsEmpty() bool { return len(k.openPGP)+len(k.minisign)+len(k.cosign) == 0 }
+func (k Keys) IsEmpty() bool { return len(k) == 0 }
 
 // ReadKeysDir reads the keys of all files in a folder. A folder that is missing has none.
 func ReadKeysDir(dir string) (keys Keys, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Keys{}, nil
+		return nil, nil
 	}
 	if err != nil {
-		return Keys{}, err
+		return nil, err
 	}
 	for _, e := range entries {
 		more, err := ReadKeys(filepath.Join(dir, e.Name()))
 		if err != nil {
-			return Keys{}, err
+			return nil, err
 		}
-		keys.openPGP = append(keys.openPGP, more.openPGP...)
-		keys.minisign = append(keys.minisign, more.minisign...)
-		keys.cosign = append(keys.cosign, more.cosign...)
+		keys = append(keys, more...)
 	}
 	return keys, nil
 }
 
-// ReadKeys reads a file of keys: OpenPGP keys, armored or not, a minisign.pub or a cosign.pub. A file
+// ReadKeys reads a file of keys, as `cosign generate-key-pair` and `openssl pkey -pubout` write them. A file
 // without a key is an error.
 func ReadKeys(name string) (Keys, error) {
 	var keys Keys
@@ -74,97 +62,43 @@ func ReadKeys(name string) (Keys, error) {
 		keys, err = parseKeys(text)
 	}
 	if err != nil {
-		return Keys{}, fmt.Errorf("%s: %w: %w", name, ErrKey, err)
+		return nil, fmt.Errorf("%s: %w: %w", name, ErrKey, err)
 	}
 	return keys, nil
 }
 
 func parseKeys(text []byte) (keys Keys, err error) {
-	switch formOf(text) {
-	case formMinisign:
-		keys.minisign = make([]minisign.PublicKey, 1)
-		err = keys.minisign[0].UnmarshalText(text)
-	case formPEM:
-		keys.cosign, err = parsePEM(text)
-	default:
-		read := openpgp.ReadKeyRing
-		if formOf(text) == formArmor {
-			read = openpgp.ReadArmoredKeyRing
-		}
-		if keys.openPGP, err = read(bytes.NewReader(text)); err == nil {
-			err = checkOpenPGPKeys(keys.openPGP)
-		}
-	}
-	if err == nil && keys.IsEmpty() { // an empty file; without an error no signature would be required
-		err = errors.New("the file has no key")
-	}
-	return keys, err
-}
-
-// checkOpenPGPKeys refuses keys whose signatures can be forged: NIST SP 800-131A.
-func checkOpenPGPKeys(keys openpgp.EntityList) error {
-	const minBits = 2048
-	for _, entity := range keys {
-		public := []*packet.PublicKey{entity.PrimaryKey}
-		for _, key := range entity.Subkeys {
-			public = append(public, key.PublicKey)
-		}
-		for _, key := range public {
-			if key.PubKeyAlgo == packet.PubKeyAlgoDSA {
-				return fmt.Errorf("key %s: DSA is not accepted", key.KeyIdString())
-			}
-			if rsa, ok := key.PublicKey.(*rsa.PublicKey); ok && rsa.N.BitLen() < minBits {
-				return fmt.Errorf("key %s: RSA with %d bits, want %d", key.KeyIdString(), rsa.N.BitLen(), minBits)
-			}
-		}
-	}
-	return nil
-}
-
-// parsePEM parses keys as `cosign generate-key-pair` and `openssl ec -pubout` write them.
-func parsePEM(text []byte) (keys []*ecdsa.PublicKey, err error) {
 	for len(bytes.TrimSpace(text)) > 0 {
 		block, rest := pem.Decode(text)
 		if block == nil || block.Type != "PUBLIC KEY" {
 			return nil, errors.New("want PEM blocks of the type PUBLIC KEY alone")
 		}
-		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
+		if err == nil {
+			err = checkKind(key)
+		}
 		if err != nil {
 			return nil, err
 		}
-		key, ok := parsed.(*ecdsa.PublicKey)
-		if !ok || key.Curve != elliptic.P256() {
-			return nil, errNotP256
-		}
 		keys, text = append(keys, key), rest
+	}
+	if keys.IsEmpty() { // an empty file; without an error no signature would be required
+		return nil, errors.New("the file has no key")
 	}
 	return keys, nil
 }
 
-// errNotP256 is about other keys that cosign can import, for which its versions use different hashes.
-var errNotP256 = errors.New("of PEM keys, only ECDSA keys with the curve P-256 are supported, as cosign makes them")
-
-// form is the form of a key or a signature.
-type form int
-
-const (
-	formOther    form = iota // OpenPGP without an armor, or a signature of cosign
-	formArmor                // OpenPGP
-	formPEM                  // a key of cosign
-	formMinisign             // key or signature
-)
-
-func formOf(text []byte) form {
-	text = bytes.TrimSpace(text)
-	switch {
-	case bytes.HasPrefix(text, []byte("untrusted comment:")):
-		return formMinisign
-	case bytes.HasPrefix(text, []byte("-----BEGIN PGP ")):
-		return formArmor
-	case bytes.HasPrefix(text, []byte("-----BEGIN ")):
-		return formPEM
+// checkKind refuses other keys: versions of cosign use different hashes for them.
+func checkKind(key crypto.PublicKey) error {
+	switch key := key.(type) {
+	case ed25519.PublicKey:
+		return nil
+	case *ecdsa.PublicKey:
+		if key.Curve == elliptic.P256() {
+			return nil
+		}
 	}
-	return formOther
+	return errors.New("want a key of ECDSA with the curve P-256, or of Ed25519")
 }
 
 // readLimited reads a regular file of at most limit bytes.
