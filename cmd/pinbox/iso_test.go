@@ -466,9 +466,8 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 		})
 	}
 	other := filepath.Join(t.TempDir(), "other.iso")
-	if code, _, stderr := pinbox(t.Context(), "iso", "reset", filepath.Join(dir, "appliance.iso"), "-o",
-		other); code != 0 {
-		t.Fatal(stderr)
+	if err := artifact.Reset(t.Context(), filepath.Join(dir, "appliance.iso"), other, progress.Hooks{}); err != nil {
+		t.Fatal(err)
 	}
 }
 
