@@ -2,7 +2,6 @@ package builder
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
@@ -13,12 +12,14 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // ErrDrift says that the inputs differ from the lock of a locked build.
-var ErrDrift = errors.New("the inputs differ from the lock")
+var ErrDrift = fault.New(fault.Damaged, "the inputs differ from the lock",
+	"`pinbox lock` locks the present inputs; without --locked, the lock only fixes tags")
 
 // Options are the parameters of a plan or a build.
 type Options struct {

@@ -1,14 +1,15 @@
 package builder
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrCache says that the cache's folder cannot be used.
-var ErrCache = errors.New("cache cannot be used")
+var ErrCache = fault.New(fault.Usage, "cache cannot be used",
+	"name a folder with --cache-dir, or build with --no-cache")
 
 // Cache says where packs are kept for later builds.
 type Cache struct {

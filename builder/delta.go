@@ -16,11 +16,13 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNoBase says that the options of a delta name no base.
-var ErrNoBase = errors.New("a delta needs to know what nodes have")
+var ErrNoBase = fault.New(fault.Usage, "a delta needs to know what nodes have",
+	"name the base with --from: the folder or ISO of a build or of a delta, or a lock")
 
 // Missing counts the layers that nodes lack, each blob once.
 type Missing struct {

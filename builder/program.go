@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
 // ErrNodeBinary says that the pinbox-node for the store is missing or does not run on the nodes.
-var ErrNodeBinary = errors.New("pinbox-node cannot be used")
+var ErrNodeBinary = fault.New(fault.Input, "pinbox-node cannot be used",
+	"`GOARCH=… make node` builds one next to pinbox; or name one with spec.node.binary or --node-binary")
 
 // elfMachines has the architectures of nodes, by their names in Go.
 var elfMachines = map[elf.Machine]string{

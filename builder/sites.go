@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/sites"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -38,7 +39,8 @@ type SitesResult struct {
 }
 
 // ErrThinSites says that a thin delta was asked for of sites whose stores are not here.
-var ErrThinSites = errors.New("a thin delta needs the contents of layers, which reports do not have")
+var ErrThinSites = fault.New(fault.Usage, "a thin delta needs the contents of layers, which reports do not have",
+	"leave out --thin, or name a base of each site with --from")
 
 // DeltasFor makes the folder of the fewest deltas that serve all sites, at most max if that is not 0: see [sites.New].
 // Tags are resolved once. The folder appears complete, or not at all; if there is nothing to make, not at all. A site

@@ -15,11 +15,14 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrSpace says that a disk has not enough free space for a build.
-var ErrSpace = errors.New("not enough space")
+var ErrSpace = fault.New(fault.Space, "not enough space",
+	"free space there, or choose another folder with -o; another --cache-dir, --no-cache or `pinbox cache prune "+
+		"--all` reduces what is needed")
 
 // need is what a build writes below one folder, in bytes.
 type need struct {

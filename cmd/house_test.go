@@ -72,11 +72,12 @@ var below = map[string][]string{
 	"storage": {},
 	// What brings containers/storage is missing here: see libraryUser.
 	"runtime": {
-		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/filelock",
+		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/fault",
+		"storage/filelock",
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm",
 		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},
-	"ignition": {"runtime/provision", "storage/layout", "storage/pinset", "storage/verity"},
+	"ignition": {"runtime/provision", "storage/fault", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }
@@ -143,6 +144,7 @@ var rooms = map[string][]string{
 		"storage/bytesize storage/deflate storage/document storage/filelock storage/iso9660 storage/loop storage/tail " +
 			"storage/verity storage/zstd",
 		"storage/fanout storage/input storage/page storage/realm",
+		"storage/fault",
 	},
 }
 

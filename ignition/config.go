@@ -2,20 +2,22 @@ package ignition
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"slices"
 
 	"golang.org/x/crypto/ssh"
 
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // What can be wrong with a piece of Butane.
 var (
-	ErrButane   = errors.New("not valid Butane")
-	ErrConflict = errors.New("replaces what pinbox writes")
+	ErrButane = fault.New(fault.Input, "not valid Butane",
+		"`butane --strict` shows the line")
+	ErrConflict = fault.New(fault.Input, "replaces what pinbox writes",
+		"remove it from the Butane config; fields of the appliance file change what pinbox writes")
 )
 
 // Config is the input of the configuration of a node: what it must hold, and what is only in Ignition.

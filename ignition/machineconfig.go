@@ -1,13 +1,13 @@
 package ignition
 
 import (
-	"errors"
 	"fmt"
 
 	butane "github.com/coreos/butane/config"
 	butanecommon "github.com/coreos/butane/config/common"
 
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -19,7 +19,8 @@ const (
 )
 
 // ErrTooLarge says that an object exceeds what the cluster takes.
-var ErrTooLarge = errors.New("too large for a cluster")
+var ErrTooLarge = fault.New(fault.Input, "too large for a cluster",
+	"shorten the texts of spec.node: it holds nothing else of yours")
 
 // maxMachineConfig is the most that the rendered MachineConfig of a pool may have, in bytes: MaxMachineConfigSize in
 // pkg/controller/common of the Machine Config Operator, from the limit of etcd.

@@ -16,10 +16,13 @@ import (
 	igntypes "github.com/coreos/ignition/v2/config/v3_6_experimental/types"
 	"github.com/coreos/vcontext/report"
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrMerge says that a configuration cannot be merged with the one that pinbox makes.
-var ErrMerge = errors.New("the Ignition config of the ISO cannot be merged")
+var ErrMerge = fault.New(fault.Input, "the Ignition config of the ISO cannot be merged",
+	"change the Butane files of the appliance, or make an ISO without these parts")
 
 // maxMerges is how deep configurations may be nested. Ignition has no limit; coreos-installer nests one level.
 const maxMerges = 5

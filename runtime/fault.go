@@ -75,7 +75,7 @@ type Fault struct {
 	Text  string
 }
 
-func fault(err error) Fault { return Fault{Classify(err), cleanText(err)} }
+func faultOf(err error) Fault { return Fault{Classify(err), cleanText(err)} }
 
 // cleanText removes the prefix that gRPC adds.
 func cleanText(err error) string {

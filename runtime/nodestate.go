@@ -2,7 +2,6 @@ package runtime
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -173,7 +173,8 @@ func versionOf(ctx context.Context, r Runtime, wait time.Duration) (name, versio
 }
 
 // ErrUnsupported is a container runtime that cannot pin images as pinbox needs it.
-var ErrUnsupported = errors.New("the container runtime cannot be used")
+var ErrUnsupported = fault.New(fault.Input, "the container runtime cannot be used",
+	"update CRI-O")
 
 // Supported returns an error for a runtime that cannot pin: before 1.31, CRI-O does not unpin
 // images on reload (cri-o issue 8202) and does not report in every answer whether an image is

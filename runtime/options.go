@@ -1,10 +1,10 @@
 package runtime
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -56,7 +56,8 @@ func (o Options) validate() error {
 }
 
 // ErrOptions is an invalid option.
-var ErrOptions = errors.New("wrong options")
+var ErrOptions = fault.New(fault.Usage, "wrong options",
+	"`pinbox-node COMMAND --help` shows the flags")
 
 // complete returns the options with their defaults.
 func (o Options) complete() (Options, error) { return o.defaults(), o.validate() }

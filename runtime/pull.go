@@ -205,7 +205,7 @@ func (q *queue) finishAttempt(ctx context.Context, res result) {
 		}
 		return
 	}
-	f, wait := fault(res.err), time.Duration(0)
+	f, wait := faultOf(res.err), time.Duration(0)
 	q.rep.faults[res.Image] = f
 	q.rep.totals.failed(f.Class)
 	switch {

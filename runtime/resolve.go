@@ -56,7 +56,7 @@ func (r resolver) resolve(
 	unresolved := map[pinset.Image]Fault{}
 	for i, err := range errs {
 		if err != nil {
-			unresolved[images[i]] = fault(err)
+			unresolved[images[i]] = faultOf(err)
 		}
 	}
 	return slices.DeleteFunc(locked, func(l pinset.LockedImage) bool { return l.Pin == "" }), unresolved

@@ -10,11 +10,14 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrSpace is too little space for the images.
-var ErrSpace = errors.New("too little space")
+var ErrSpace = fault.New(fault.Space, "too little space",
+	"free space, or remove images from the sets; `pinbox-node detach` removes stores that are not used; --reserve "+
+		"sets how much stays free")
 
 // Reserve is the space that pulls leave free: the lesser of a number of bytes and a share of the
 // file system in percent. A value of 0 does not count; if both are 0, there is no reserve.
@@ -245,7 +248,7 @@ func (l Limits) check(c Claim) error {
 // tooLittle is an ErrSpace with its own text.
 type tooLittle string
 
-func (e tooLittle) Error() string      { return string(e) }
-func (tooLittle) Is(target error) bool { return target == ErrSpace }
+func (e tooLittle) Error() string { return string(e) }
+func (tooLittle) Unwrap() error   { return ErrSpace }
 
 func spaceError(format string, args ...any) error { return tooLittle(fmt.Sprintf(format, args...)) }

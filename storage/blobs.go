@@ -10,6 +10,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/manifest"
 	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // blobStore has the blobs of images on this machine.
@@ -147,7 +149,7 @@ func (b localSource) GetManifest(_ context.Context, instance *digest.Digest) ([]
 	}
 	r, _, err := b.open(want)
 	if errors.Is(err, ErrIncomplete) && instance != nil && b.sparse != nil {
-		err = fmt.Errorf("%w: %w", b.sparse, err)
+		err = fault.Wrap(b.sparse, err)
 	}
 	if err != nil {
 		return nil, "", err

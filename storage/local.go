@@ -14,14 +14,19 @@ import (
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Reasons why an image on this machine cannot be read.
 var (
-	ErrLocal      = errors.New("local image is damaged or incomplete")
-	ErrIncomplete = errors.New("some of its blobs are missing")
-	ErrWrongKind  = errors.New("wrong kind of input")
+	ErrLocal = fault.New(fault.Damaged, "local image is damaged or incomplete",
+		"copy it there again from an intact copy")
+	ErrIncomplete = fault.New(fault.Input, "some of its blobs are missing",
+		"add the archives of earlier runs to the paths, with all their parts, or a store that has the images; an "+
+			"archive of oc-mirror contains only what was new in its run")
+	ErrWrongKind = fault.New(fault.Input, "wrong kind of input",
+		"`pinbox build --help` shows which flag takes what")
 )
 
 // LocalImage is an image on this machine.

@@ -16,11 +16,13 @@ import (
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrBlocked reports that no mirror has an image whose own registry is blocked in registries.conf.
-var ErrBlocked = errors.New("no mirror has it, and its registry is blocked")
+var ErrBlocked = fault.New(fault.Registry, "no mirror has it, and its registry is blocked",
+	"push it to a mirror; or change mirrorSourcePolicy, or the blocked registries in registries.conf")
 
 // withRegistries writes the host's registries.conf, as a drop-in and the insecure hosts change it,
 // to a temporary folder, since the library reads files only. The caller removes the folder. Aliases

@@ -24,6 +24,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/realm"
@@ -31,17 +32,33 @@ import (
 
 // Reasons why an image cannot be fetched from a registry.
 var (
-	ErrRegistry     = errors.New("registry cannot be used")
-	ErrUnauthorized = errors.New("registry refuses the credentials")
-	ErrNotFound     = errors.New("registry does not have it")
-	ErrDigest       = errors.New("content does not match its digest")
-	ErrPolicy       = errors.New("signature policy refuses the image")
-	ErrAccess       = errors.New("cannot be used to reach registries")
+	ErrRegistry = fault.New(fault.Registry, "registry cannot be used",
+		"check the host name, the network and registries.conf")
+	ErrUnauthorized = fault.New(fault.Registry, "registry refuses the credentials",
+		"log in with `podman login`, or give --authfile or --pull-secret")
+	ErrNotFound = fault.New(fault.Registry, "registry does not have it",
+		"check the name and the digest; the image may have been deleted")
+	ErrDigest = fault.New(fault.Damaged, "content does not match its digest",
+		"the registry, a proxy or the archive returned damaged data; use another one, or push the image again")
+	ErrPolicy = fault.New(fault.Damaged, "signature policy refuses the image",
+		"sign the image, or set its key in --policy; --registries.d sets where signatures are")
+	ErrAccess = fault.New(fault.Input, "cannot be used to reach registries",
+		"check --authfile, --pull-secret, REGISTRY_AUTH_FILE, spec.node.pullSecret, --registries.d, --policy, "+
+			"--cert-dir and registries.conf")
 	// Errors that are one of the following are also ErrRegistry.
-	ErrCertificate = errors.New("its certificate is not trusted")
-	ErrPlainHTTP   = errors.New("it serves plain HTTP")
-	ErrStalled     = errors.New("connection stalled") // it is open, but next to no data arrives
-	ErrRealm       = errors.New("a password goes only to the registry's own domain, by HTTPS")
+	ErrCertificate = fault.New(fault.Registry, "its certificate is not trusted",
+		"give the CA of the registry as ca.crt in the folder of --cert-dir, or as "+
+			"/etc/containers/certs.d/HOST[:PORT]/ca.crt; a certificate that has expired or is for another host "+
+			"must be renewed")
+	ErrPlainHTTP = fault.New(fault.Registry, "it serves plain HTTP",
+		"give it a certificate; or permit plain HTTP with --insecure-registry HOST[:PORT], spec.insecureRegistries "+
+			"or `insecure = true` in registries.conf")
+	ErrStalled = fault.New(fault.Registry, "connection stalled",
+		"run the command again, which continues where it ended; check the network, proxies and mirrors; --stall "+
+			"gives a slow registry more time") // it is open, but next to no data arrives
+	ErrRealm = fault.New(fault.Registry, "a password goes only to the registry's own domain, by HTTPS",
+		"serve tokens by HTTPS in the registry's domain; or trust it with its password, with --insecure-registry "+
+			"HOST[:PORT] or spec.insecureRegistries")
 )
 
 // Access has the options for requests to registries. The zero value does what skopeo does without
@@ -289,6 +306,9 @@ var causes = []struct {
 	err  error
 }{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}, {realm.Text, ErrRealm}}
 
+// anyHost stands in hints for the registry, if it is not known.
+const anyHost = "HOST[:PORT]"
+
 // registryText is how errors of the library and of package realm name a registry.
 var registryText = regexp.MustCompile(`container registry (\S+?):? `)
 
@@ -301,20 +321,10 @@ func unusable(err error) error {
 		}
 		err = fmt.Errorf("%w: %w: %w", ErrRegistry, cause.err, err)
 		if named := registryText.FindAllStringSubmatch(before, -1); named != nil {
-			return hostError{err, named[len(named)-1][1]}
+			known := fault.Of(cause.err)
+			return fault.With(err, known.Exit, strings.ReplaceAll(known.Hint, anyHost, named[len(named)-1][1]))
 		}
 		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRegistry, err)
 }
-
-// hostError is an error of the registry of a host.
-type hostError struct {
-	error
-	host string
-}
-
-func (e hostError) Unwrap() error { return e.error }
-
-// Host returns the registry as HOST or HOST:PORT.
-func (e hostError) Host() string { return e.host }

@@ -15,14 +15,20 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Reasons why an image cannot be part of an appliance.
 var (
-	ErrPlatform = errors.New("image is not for the appliance's platform")
-	ErrNotImage = errors.New("not a container image that CRI-O can run")
-	ErrLayers   = errors.New("image has more layers than a node can mount")
+	ErrPlatform = fault.New(fault.Input, "image is not for the appliance's platform",
+		"pin the index or an image for the platform, or change spec.platform or --platform; images of oc-mirror "+
+			"can be left out with ocMirror.exclude or --oc-mirror-exclude")
+	ErrNotImage = fault.New(fault.Input, "not a container image that CRI-O can run",
+		"remove it from the inputs (images of oc-mirror: with ocMirror.exclude or --oc-mirror-exclude), or publish "+
+			"it again in a current format")
+	ErrLayers = fault.New(fault.Input, "image has more layers than a node can mount",
+		"squash its layers with `podman build --squash`, or with --squash-all also the layers of its base image")
 )
 
 // maxLayers is how many layers a container can have below its own: maxDepth in drivers/overlay of

@@ -7,13 +7,17 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/signature"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrSignature reports that no key has signed a digest.
-var ErrSignature = errors.New("no valid signature")
+var ErrSignature = fault.New(fault.Damaged, "no valid signature",
+	"check that the key is the publisher's, and that the signature is for this digest")
 
 // ErrKey reports that a key cannot be read.
-var ErrKey = errors.New("not an OpenPGP key")
+var ErrKey = fault.New(fault.Input, "not an OpenPGP key",
+	"name files of OpenPGP public keys, as `gpg --export` writes them")
 
 // CheckKey checks that key is an OpenPGP public key, armored or not. The error is ErrKey.
 func CheckKey(key []byte) error {

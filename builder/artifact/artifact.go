@@ -1,8 +1,7 @@
 package artifact
 
 import (
-	"errors"
-
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -31,8 +30,10 @@ const (
 
 // Errors of reading a folder or an ISO.
 var (
-	ErrVerify       = errors.New("verification failed")
-	ErrNotAppliance = errors.New("not an appliance's folder or ISO")
+	ErrVerify = fault.New(fault.Damaged, "verification failed",
+		"copy it again from an intact copy, or build it again")
+	ErrNotAppliance = fault.New(fault.Input, "not an appliance's folder or ISO",
+		"name a folder or an ISO that `pinbox build` or `pinbox delta` made")
 )
 
 // Names of the other files in a delta's folder, which has a lock, manifests and sums too.

@@ -2,7 +2,6 @@ package artifact
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,13 +10,16 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // ErrNoMedium says that the node's configuration does not name a second medium.
-var ErrNoMedium = errors.New("the node does not expect its store on a medium")
+var ErrNoMedium = fault.New(fault.Input, "the node does not expect its store on a medium",
+	"set spec.node.store.volumeLabel in the appliance file and build it again; a running node can attach the "+
+		"folder itself")
 
 // MediumOptions are the parameters of Medium.
 type MediumOptions struct {
@@ -92,8 +94,10 @@ func (o MediumOptions) sign(store, sum string) (s signing, err error) {
 
 // Errors of an output that Medium does not overwrite.
 var (
-	ErrNotISO = errors.New("exists and is not an ISO, so it is not overwritten")
-	ErrInside = errors.New("is in the folder that the medium is made of")
+	ErrNotISO = fault.New(fault.Usage, "exists and is not an ISO, so it is not overwritten",
+		"give another name with -o, or remove it")
+	ErrInside = fault.New(fault.Usage, "is in the folder that the medium is made of",
+		"give another name with -o")
 )
 
 // writable protects the folder, and files that are not ISOs, from being overwritten by mistake.

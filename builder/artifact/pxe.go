@@ -16,11 +16,13 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ErrOnISO is returned for a system that expects its store on the ISO, and so cannot boot from a network.
-var ErrOnISO = errors.New("the node expects its store on the ISO that it booted from")
+var ErrOnISO = fault.New(fault.Input, "the node expects its store on the ISO that it booted from",
+	"set spec.node.store.url in the appliance file, and build it again")
 
 // Names of the examples for two boot loaders.
 const (

@@ -11,12 +11,14 @@ import (
 
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ErrSplit is returned for a size of parts that is too small, for them or for the store.
-var ErrSplit = errors.New("the parts are too small")
+var ErrSplit = fault.New(fault.Usage, "the parts are too small",
+	"give a larger size with --split: 4G for FAT")
 
 // partGrain is what the sizes of parts are multiples of, in bytes, so that copies of them are aligned.
 const partGrain = 1 << 20

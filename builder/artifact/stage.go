@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -23,10 +24,14 @@ import (
 
 // Errors of the output folder.
 var (
-	ErrNotEmpty       = errors.New("output folder is not empty")
-	ErrNotFolder      = errors.New("output is not a folder")
-	ErrNotReplaceable = errors.New("output folder cannot be replaced")
-	ErrBusy           = errors.New("another build uses the folder")
+	ErrNotEmpty = fault.New(fault.Usage, "output folder is not empty",
+		"choose another folder with -o, or remove this one")
+	ErrNotFolder = fault.New(fault.Usage, "output is not a folder",
+		"choose another folder with -o")
+	ErrNotReplaceable = fault.New(fault.Usage, "output folder cannot be replaced",
+		"name a folder below it with -o")
+	ErrBusy = fault.New(fault.Usage, "another build uses the folder",
+		"wait for the other build; or remove its partial folder, or choose another folder with -o")
 )
 
 // Stage is the folder in which an appliance is written: ".OUT.pinbox-partial" in the parent of the output
@@ -143,11 +148,6 @@ func (s *Stage) clear() error {
 
 // Path returns the path of a file in the stage.
 func (s *Stage) Path(name string) string { return filepath.Join(s.Dir, filepath.FromSlash(name)) }
-
-// Create creates a file in the stage.
-func (s *Stage) Create(name string) (*atomicfile.File, error) {
-	return atomicfile.Create(s.Path(name), 0o644)
-}
 
 // Text is a small file.
 type Text struct {

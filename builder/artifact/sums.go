@@ -16,6 +16,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/fanout"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -28,7 +29,7 @@ func ReadSums(dir string) (layout.Sums, error) {
 		if _, err := os.Stat(filepath.Join(dir, LockFile)); err == nil {
 			kind = ErrVerify // it was an appliance
 		}
-		return nil, fmt.Errorf("%s: %w: %w", dir, kind, err)
+		return nil, fmt.Errorf("%s: %w", dir, fault.Wrap(kind, err))
 	}
 	return ParseSums(content, dir, SumsFile)
 }

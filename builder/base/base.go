@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -26,7 +27,8 @@ import (
 )
 
 // ErrUnsuitable says that a store cannot be the base of a delta.
-var ErrUnsuitable = errors.New("cannot be the base of a delta")
+var ErrUnsuitable = fault.New(fault.Input, "cannot be the base of a delta",
+	"name with --from what the nodes have; a full build works on every node")
 
 // Base is a store that nodes have.
 type Base struct {
@@ -126,7 +128,7 @@ func folderBase(dir string) (Base, error) {
 func isoBaseOf(image *iso.Image, name string) (Base, error) {
 	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
 	if errors.Is(err, iso9660.ErrNotFound) {
-		return Base{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
+		return Base{}, fmt.Errorf("%s: %w", name, fault.Wrap(artifact.ErrNotAppliance, err))
 	}
 	if err != nil {
 		return Base{}, fmt.Errorf("%s: %w", name, err)

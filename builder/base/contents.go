@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -15,9 +16,11 @@ import (
 // Errors of bases whose contents are needed.
 var (
 	// ErrNoContents says that a base is known by its lock only, or cannot be read.
-	ErrNoContents = errors.New("a thin delta is made of the contents of its bases, and it has none that can be read")
+	ErrNoContents = fault.New(fault.Input, "a thin delta is made of the contents of its bases, and it has none that can be read",
+		"name the folder, the ISO or the medium of the store with --from, or the folder where it is mounted")
 	// ErrIncomplete says that the base of a delta is not beside it.
-	ErrIncomplete = errors.New("it is a delta, and the store that it needs is not in the same folder")
+	ErrIncomplete = fault.New(fault.Input, "it is a delta, and the store that it needs is not in the same folder",
+		"put the folders or ISOs of the delta and of what it was built over into one folder")
 )
 
 // Contents are the stores of a base: its own and, if that is one of a delta, those that the delta needs.

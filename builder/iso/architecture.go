@@ -10,11 +10,13 @@ import (
 	"path"
 	"slices"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrArchitecture is returned for an image of another architecture than the edit.
-var ErrArchitecture = errors.New("the image is for another architecture")
+var ErrArchitecture = fault.New(fault.Input, "the image is for another architecture",
+	"name the live ISO for the platform of the appliance, or change spec.platform or --platform")
 
 // kernels are the paths of the kernel in CoreOS live ISOs; the second on s390x until 2023: osbuild,
 // stages/org.osbuild.coreos.live-artifacts.mono, and coreos-assembler, cmd-buildextend-live.

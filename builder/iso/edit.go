@@ -12,14 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Errors of images that cannot be edited.
 var (
-	ErrEdited    = errors.New("pinbox has edited the image before")
-	ErrHasConfig = errors.New("the image has an Ignition config already")
-	ErrSameFile  = errors.New("input and output are one file")
-	ErrNotEdited = errors.New("pinbox has not edited the image")
+	ErrEdited = fault.New(fault.Input, "pinbox has edited the image before",
+		"name the base that it was made of")
+	ErrHasConfig = fault.New(fault.Input, "the image has an Ignition config already",
+		"spec.iso.existing: merge, or --merge, adds the appliance's config to it; --force replaces it")
+	ErrSameFile = fault.New(fault.Usage, "input and output are one file",
+		"give another name with -o")
+	ErrNotEdited = fault.New(fault.Input, "pinbox has not edited the image",
+		"there is nothing to reset")
 )
 
 // UndoName is the added file with the original content of all changed areas.

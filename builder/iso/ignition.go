@@ -8,14 +8,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrNoIgnition is returned for an image without an Ignition area, and ErrTooLarge if the area or
 // the image is too small.
 var (
-	ErrNoIgnition = errors.New("the image has no Ignition area: it is not a CoreOS live ISO")
-	ErrTooLarge   = errors.New("does not fit")
+	ErrNoIgnition = fault.New(fault.Input, "the image has no Ignition area: it is not a CoreOS live ISO",
+		"name a CoreOS live ISO; others do not read an Ignition config")
+	ErrTooLarge = fault.New(fault.Input, "does not fit",
+		"make the Butane config smaller; moving its files into the store was not enough")
 )
 
 // Names of the Ignition config in its area, and of the file with the offset of the area:

@@ -10,14 +10,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
 )
 
 // ErrNoKargs is returned for an image without areas for kernel arguments, and ErrKargs for
 // arguments that cannot be written there.
 var (
-	ErrNoKargs = errors.New("the image has no areas for kernel arguments")
-	ErrKargs   = errors.New("kernel arguments cannot be changed")
+	ErrNoKargs = fault.New(fault.Input, "the image has no areas for kernel arguments",
+		"do not change the kernel arguments, or use a newer live ISO")
+	ErrKargs = fault.New(fault.Input, "kernel arguments cannot be changed",
+		"`pinbox inspect` lists the kernel arguments")
 )
 
 const kargsName = "coreos/kargs.json"

@@ -1,15 +1,18 @@
 package mirror
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrConflict is returned for a source that one rule blocks and another does not.
-var ErrConflict = errors.New("one source has two policies")
+var ErrConflict = fault.New(fault.Input, "one source has two policies",
+	"give all its entries the same mirrorSourcePolicy (default: AllowContactingSource); the cluster also refuses a "+
+		"conflict")
 
 // PullFrom limits a mirror to references with a digest or with a tag: pull-from-mirror of
 // containers-registries.conf(5).

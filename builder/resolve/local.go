@@ -9,11 +9,13 @@ import (
 
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrTagChanged says that a tag of an input differs from the lock, and no input has the locked image.
-var ErrTagChanged = errors.New("tag differs from the lock")
+var ErrTagChanged = fault.New(fault.Input, "tag differs from the lock",
+	"add the archive or the store that has it, or use the present image with --update")
 
 // local makes sets of the images on this machine, which the client then reads from there. It reports all
 // that is missing of them.

@@ -9,11 +9,13 @@ import (
 
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrDuplicateName says that a name stands for two images.
-var ErrDuplicateName = errors.New("name stands for two images")
+var ErrDuplicateName = fault.New(fault.Input, "name stands for two images",
+	"name it by digest in one of them, or give one of them another name")
 
 // addTag records a tag by which an image was named.
 func (r *resolver) addTag(img pinset.Image, tag string) { r.tags[img] = insert(r.tags[img], tag) }

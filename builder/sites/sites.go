@@ -1,19 +1,21 @@
 package sites
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrUnserved is a site that no delta serves.
-var ErrUnserved = errors.New("no delta serves some sites")
+var ErrUnserved = fault.New(fault.Other, "no delta serves some sites",
+	"the others have their deltas; serve those that are named by a full build, or let them report again")
 
 // ErrNotServed is a delta that needs a layer which a site does not have.
-var ErrNotServed = errors.New("the delta needs a layer that the site does not have")
+var ErrNotServed = fault.New(fault.Other, "the delta needs a layer that the site does not have",
+	"report this as an error in pinbox; a full build works on every node")
 
 // Site is a node, with what its mounted stores have.
 type Site struct {

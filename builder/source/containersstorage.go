@@ -3,7 +3,6 @@ package source
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,10 +11,12 @@ import (
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrNoSuchImage is returned if a store has no image of a requested name.
-var ErrNoSuchImage = errors.New("has no image")
+var ErrNoSuchImage = fault.New(fault.Input, "has no image",
+	"give its name as it is there, with the registry")
 
 // ContainersStorage are images of a store of containers/storage on this machine.
 type ContainersStorage struct {

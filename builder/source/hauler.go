@@ -1,7 +1,6 @@
 package source
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,13 +8,16 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of a file of Hauler: it has a field that pinbox does not support, or does not know.
 var (
-	ErrHauler      = errors.New("pinbox does not support this field of Hauler")
-	ErrHaulerField = errors.New("pinbox does not know this field of Hauler")
+	ErrHauler = fault.New(fault.Input, "pinbox does not support this field of Hauler",
+		"remove the field from a copy of the file, and set what the message names")
+	ErrHaulerField = fault.New(fault.Input, "pinbox does not know this field of Hauler",
+		"remove the field from a copy of the file, or correct its name")
 )
 
 const (

@@ -10,10 +10,13 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrImageSetConfig is returned for a file that is not an ImageSetConfiguration.
-var ErrImageSetConfig = errors.New("not an ImageSetConfiguration of oc-mirror v2")
+var ErrImageSetConfig = fault.New(fault.Input, "not an ImageSetConfiguration of oc-mirror v2",
+	"the documentation of oc-mirror v2 lists the fields of v2alpha1")
 
 // ImageSetConfig is an ImageSetConfiguration: mirror.openshift.io/v2alpha1, in
 // internal/pkg/api/v2alpha1 of github.com/openshift/oc-mirror.

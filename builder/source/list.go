@@ -14,14 +14,17 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of a list of images.
 var (
-	ErrList      = errors.New("not a list of images")
-	ErrEmptyList = errors.New("lists no image")
+	ErrList = fault.New(fault.Input, "not a list of images",
+		"list one image per line; # begins a comment")
+	ErrEmptyList = fault.New(fault.Input, "lists no image",
+		"list at least one image, or remove the file from the inputs")
 )
 
 // Named is an image that an input names, by digest or by tag.

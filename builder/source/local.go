@@ -8,11 +8,14 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNoFullName is returned for a local image whose full name is unknown.
-var ErrNoFullName = errors.New("image has no full name")
+var ErrNoFullName = fault.New(fault.Input, "image has no full name",
+	"give its full name: PATH=registry/path:tag on the command line, or name: registry/path:tag next to path in "+
+		"the appliance file")
 
 // OCI are folders of the OCI image layout.
 type OCI []Location
@@ -117,7 +120,7 @@ func (m *Content) addLocal(at Location, found []storage.LocalImage) error {
 		}
 		name, err := pinset.ParseReference(given)
 		if err != nil {
-			return fmt.Errorf("%s: %w: %w", at.Path, ErrNoFullName, err)
+			return fmt.Errorf("%s: %w", at.Path, fault.Wrap(ErrNoFullName, err))
 		}
 		name.Digest = "" // the digest of the layout is used
 		images.Images = append(images.Images, LocalImage{name, f})

@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Errors of manifests.
 var (
-	ErrManifest = errors.New("not a Kubernetes manifest")
-	ErrNoImages = errors.New("no container in it names an image")
+	ErrManifest = fault.New(fault.Input, "not a Kubernetes manifest",
+		"render charts with `helm template`")
+	ErrNoImages = fault.New(fault.Input, "no container in it names an image",
+		"name a file or a folder with Kubernetes objects that have pods")
 )
 
 // Manifests are files, or folders of files, of Kubernetes objects whose pods name the images.

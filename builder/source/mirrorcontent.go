@@ -10,16 +10,22 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrOCMirror is returned for files that are not complete output of oc-mirror v2.
-var ErrOCMirror = errors.New("not a complete archive or workspace of oc-mirror v2")
+var ErrOCMirror = fault.New(fault.Input, "not a complete archive or workspace of oc-mirror v2",
+	"name mirror_*.tar with all its parts, or a workspace of oc-mirror v2; or run oc-mirror again")
 
 // Errors of an image that was requested and is not there.
 var (
-	ErrNotMirrored      = errors.New("is not in the output of oc-mirror")
-	ErrPlatformFiltered = errors.New("oc-mirror was told not to mirror it for this platform")
+	ErrNotMirrored = fault.New(fault.Input, "is not in the output of oc-mirror",
+		"add the archive of the run that mirrored it, name an older ImageSetConfiguration with --image-set-config, "+
+			"or build for another --platform")
+	ErrPlatformFiltered = fault.New(fault.Input, "oc-mirror was told not to mirror it for this platform",
+		"add the platform to `platforms` of the ImageSetConfiguration and run oc-mirror again, or build for one of "+
+			"its platforms with --platform")
 )
 
 // Names in the output of oc-mirror v2: internal/pkg/release/const.go and internal/pkg/ archive

@@ -9,13 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of the requested names.
 var (
-	ErrCollision = errors.New("different images have the same tag in the mirror, so that only one of them is there")
-	ErrExclude   = errors.New("exclude pattern")
+	ErrCollision = fault.New(fault.Input, "different images have the same tag in the mirror, so that only one of them is there",
+		"give one of them a targetRepo or targetTag in additionalImages of the ImageSetConfiguration (for a "+
+			"catalog: targetCatalog or targetTag), and run oc-mirror again; the present output does not show which "+
+			"image it has")
+	ErrExclude = fault.New(fault.Input, "exclude pattern",
+		"write it as REGISTRY/REPOSITORY, with or without :TAG or @DIGEST, or as REPOSITORY:TAG in the archive; * "+
+			"and ? match anything but a /; components of a release are excluded with components.exclude")
 )
 
 // request is a requested name.

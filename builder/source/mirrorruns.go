@@ -12,10 +12,12 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrMixedRuns is returned for archives of different runs.
-var ErrMixedRuns = errors.New("parts of different runs of oc-mirror")
+var ErrMixedRuns = fault.New(fault.Input, "parts of different runs of oc-mirror",
+	"give every run of oc-mirror its own folder")
 
 // openMirror opens archives and folders as one tree, in which files of the newest run of oc-mirror
 // replace others. Warnings list what earlier runs were requested to copy and the newest was not.

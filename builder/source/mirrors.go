@@ -12,13 +12,16 @@ import (
 
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors of files of mirrors.
 var (
-	ErrMirrors   = errors.New("not a valid object of mirrors")
-	ErrNoMirrors = errors.New("no ImageDigestMirrorSet, ImageTagMirrorSet or ImageContentSourcePolicy found")
+	ErrMirrors = fault.New(fault.Input, "not a valid object of mirrors",
+		"`oc explain imagedigestmirrorset.spec` shows the form; so does imagetagmirrorset.spec")
+	ErrNoMirrors = fault.New(fault.Input, "no ImageDigestMirrorSet, ImageTagMirrorSet or ImageContentSourcePolicy found",
+		"name a file or a folder with such objects; oc-mirror writes them to cluster-resources")
 )
 
 // mirrorKind is a kind of the cluster's API that names mirrors.

@@ -10,15 +10,22 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of images that are requested without their names.
 var (
 	// Images are there, and no file has their names.
-	ErrUnknownNames = errors.New("no file has the names of images that oc-mirror copied")
+	ErrUnknownNames = fault.New(fault.Input, "no file has the names of images that oc-mirror copied",
+		"name them in a file mapping.txt among the paths, as `oc-mirror --dry-run` writes it: "+
+			"docker://NAME=docker://localhost:55000/REPOSITORY:TAG, one per line; or exclude them with "+
+			"ocMirror.exclude or --oc-mirror-exclude")
 	// A field requests images, there are only names, and no file has the names for the field.
-	ErrUnknownImages = errors.New("requests images, and neither mapping.txt nor a complete log of the run names them")
+	ErrUnknownImages = fault.New(fault.Input, "requests images, and neither mapping.txt nor a complete log of the run names them",
+		"run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the mapping.txt that it writes "+
+			"to the paths; or exclude all images of the field with its name, such as mirror.helm, in "+
+			"ocMirror.exclude or --oc-mirror-exclude")
 )
 
 var (

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
@@ -39,7 +40,8 @@ type OCMirror struct {
 
 // ErrOnlyOCMirror is returned if an ImageSetConfiguration without the output of oc-mirror is not
 // enough.
-var ErrOnlyOCMirror = errors.New("only oc-mirror can follow")
+var ErrOnlyOCMirror = fault.New(fault.Input, "only oc-mirror can follow",
+	"run oc-mirror with it, and name its archive or workspace as well")
 
 // Validate implements Source.
 func (m *OCMirror) Validate() error {

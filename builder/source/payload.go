@@ -8,13 +8,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of a release.
 var (
-	ErrRelease   = errors.New("not an OpenShift release")
-	ErrComponent = errors.New("component of the release")
+	ErrRelease = fault.New(fault.Input, "not an OpenShift release",
+		"name the pull spec of a release; `oc adm release info` shows what it contains")
+	ErrComponent = fault.New(fault.Input, "component of the release",
+		"`oc adm release info` lists the components of a release")
 )
 
 // Files of a release image: openshift/oc, pkg/cli/admin/release.

@@ -9,12 +9,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNoSets is returned for an input without sets.
-var ErrNoSets = errors.New("no PinnedImageSet found")
+var ErrNoSets = fault.New(fault.Input, "no PinnedImageSet found",
+	"name a file or a folder with PinnedImageSet objects")
 
 // PinnedImageSets are files, or folders of files, of PinnedImageSet objects.
 type PinnedImageSets []string

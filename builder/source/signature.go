@@ -15,11 +15,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
 // ErrNoSignature is returned if the files have no signature of a release.
-var ErrNoSignature = errors.New("no signature of the release")
+var ErrNoSignature = fault.New(fault.Damaged, "no signature of the release",
+	"download it from mirror.openshift.com/pub/openshift-v4/signatures, or use the one that oc-mirror saved")
 
 // Signatures of a release.
 type Signatures struct {

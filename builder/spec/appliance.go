@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -27,7 +28,8 @@ const (
 const DefaultPlatform pinset.Platform = "linux/amd64"
 
 // ErrAppliance says that an appliance file is not valid.
-var ErrAppliance = errors.New("not a valid appliance file")
+var ErrAppliance = fault.New(fault.Input, "not a valid appliance file",
+	"docs/appliance.md describes all fields")
 
 // Appliance describes what to build. Relative paths are resolved against the folder of the appliance file.
 type Appliance struct {

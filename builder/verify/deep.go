@@ -9,13 +9,15 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // ErrNoLayers says that the layers of a store cannot be read again.
-var ErrNoLayers = errors.New("layers can be read again from a squashfs only")
+var ErrNoLayers = fault.New(fault.Input, "layers can be read again from a squashfs only",
+	"build it with spec.store.format squashfs, or leave out --deep")
 
 // Layers reads all layers of the stores in folders or ISOs again and compares them with their DiffIDs. The
 // error is artifact.ErrVerify if one differs. It returns how many it has read.
@@ -23,7 +25,7 @@ func Layers(ctx context.Context, names []string, hooks progress.Hooks) (n int, e
 	for _, name := range names {
 		read, err := layersOf(ctx, name, hooks)
 		if n += read; errors.Is(err, audit.ErrInvalid) || errors.Is(err, squashfs.ErrDamaged) {
-			return n, fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, err)
+			return n, failed(name, err)
 		}
 		if err != nil {
 			return n, fmt.Errorf("%s: %w", name, err)

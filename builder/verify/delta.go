@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -25,7 +26,8 @@ import (
 )
 
 // ErrNotDelta says that bases are given for something that is not a delta.
-var ErrNotDelta = errors.New("not a delta's folder or medium")
+var ErrNotDelta = fault.New(fault.Input, "not a delta's folder or medium",
+	"--base is for the output of `pinbox delta` only")
 
 // Delta describes a delta that was verified.
 type Delta struct {
@@ -222,7 +224,9 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 }
 
 // ErrMissing says that a delta needs a layer that the given bases do not have.
-var ErrMissing = errors.New("no base has a layer that the delta needs")
+var ErrMissing = fault.New(fault.Damaged, "no base has a layer that the delta needs",
+	"give --base once for each store that the delta needs, down to the appliance; `bases` in delta.json lists what "+
+		"it was made for")
 
 // WithBases is Artifact that also checks that the bases together have every layer that a delta needs: an
 // appliance, and the deltas between. For root, containers/storage also checks all of them, mounted together.
@@ -256,7 +260,7 @@ func WithBases(ctx context.Context, name string, bases []string, hooks progress.
 		if errors.Is(err, root.ErrMount) {
 			return Result{}, err
 		}
-		return Result{}, fmt.Errorf("%s with %s: %w:\n%w", name, strings.Join(bases, ", "), artifact.ErrVerify, err)
+		return Result{}, failed(name+" with "+strings.Join(bases, ", "), err)
 	}
 	v.Unchecked, v.Delta.Bases, v.Delta.Mounted = c.unchecked, bases, len(c.unchecked) == 0
 	if v.Delta.Thin != nil {
@@ -325,7 +329,7 @@ func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks)
 		if damaged != nil {
 			return damaged
 		}
-		return fmt.Errorf("%s: %w: %w", name, artifact.ErrVerify, err)
+		return failed(name, err)
 	}
 	for id := range b[0].Layers() {
 		if s.delta == nil || s.delta.own[id] { // the lock of a delta lists the layers of its bases too

@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -23,7 +24,7 @@ import (
 func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, error) {
 	image, f, err := iso.OpenFile(name)
 	if errors.Is(err, iso9660.ErrNotISO) {
-		return Result{}, fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+		return Result{}, fault.Wrap(artifact.ErrNotAppliance, err)
 	}
 	if err != nil {
 		return Result{}, err
@@ -31,7 +32,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 	defer f.Close()
 	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
 	if errors.Is(err, iso9660.ErrNotFound) {
-		return Result{}, fmt.Errorf("%s: %w: %w", name, artifact.ErrNotAppliance, err)
+		return Result{}, fmt.Errorf("%s: %w", name, fault.Wrap(artifact.ErrNotAppliance, err))
 	}
 	if err != nil {
 		return Result{}, err
@@ -71,7 +72,7 @@ func verifyISO(ctx context.Context, name string, hooks progress.Hooks) (Result, 
 		return Result{}, ctx.Err()
 	}
 	if err := errors.Join(errs...); err != nil {
-		return Result{}, fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, err)
+		return Result{}, failed(name, err)
 	}
 	return v, nil
 }

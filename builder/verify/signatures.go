@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -49,7 +50,7 @@ type signatures struct {
 func (c *signatures) folder(dir string) error {
 	text, err := input.Read(filepath.Join(dir, artifact.SumsFile))
 	if err != nil {
-		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+		return fault.Wrap(artifact.ErrNotAppliance, err)
 	}
 	proof, err := signature.ReadBeside(filepath.Join(dir, artifact.SumsFile), nil)
 	if err == nil {
@@ -78,12 +79,12 @@ func (c *signatures) folder(dir string) error {
 func (c *signatures) iso(name string) error {
 	image, f, err := iso.OpenFile(name)
 	if err != nil {
-		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+		return fault.Wrap(artifact.ErrNotAppliance, err)
 	}
 	defer f.Close()
 	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
 	if err != nil {
-		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+		return fault.Wrap(artifact.ErrNotAppliance, err)
 	}
 	proof, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSumsSignature))
 	if err == nil || errors.Is(err, iso9660.ErrNotFound) {
@@ -97,7 +98,7 @@ func (c *signatures) iso(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", artifact.ErrNotAppliance, err)
+		return fault.Wrap(artifact.ErrNotAppliance, err)
 	}
 	proof, err = image.ReadText(path.Join(iso.Dir, artifact.ISOSignature))
 	if errors.Is(err, iso9660.ErrNotFound) {

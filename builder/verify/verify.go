@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -48,6 +49,17 @@ type Result struct {
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 
+// failed is the error of a verification. Its cause counts if that says what is damaged; what else is wrong in damaged files
+// is no error of the user's input.
+func failed(name string, cause error) error {
+	err := fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, cause)
+	if found := fault.Of(cause); found != nil && found.Exit == fault.Damaged {
+		return err
+	}
+	of := fault.Of(artifact.ErrVerify)
+	return fault.With(err, of.Exit, of.Hint)
+}
+
 // Artifact verifies an appliance's or a delta's folder, or an ISO. It returns artifact.ErrVerify with all
 // problems that it finds.
 func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, error) {
@@ -72,7 +84,7 @@ func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, er
 		if ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
-		return Result{}, fmt.Errorf("%s: %w:\n%w", dir, artifact.ErrVerify, err)
+		return Result{}, failed(dir, err)
 	}
 	return v, nil
 }

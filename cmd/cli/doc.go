@@ -2,7 +2,7 @@
 // help, completion, progress, results and errors.
 //
 // Start at Program, which runs a command and turns its error into a message, a hint and
-// an exit code. Each program has a table of Rows with the exit codes and hints of its errors.
+// an exit code. Package fault has made the error with both; each program adds the errors of the system.
 //
 //   - A result goes to stdout by Output, the flag --output: as text, JSON or YAML. JSON and
 //     YAML have the same keys, and sizes in them are integers, in bytes. Text has sizes as

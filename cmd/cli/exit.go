@@ -10,33 +10,22 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// Exit codes. README.md documents them for pinbox, docs/node.md for pinbox-node.
+// Exit codes. docs/cli.md documents them for pinbox, docs/node.md for pinbox-node.
 const (
-	ExitOK          = 0
-	ExitOther       = 1
-	ExitUsage       = 2
-	ExitInput       = 3
-	ExitDamaged     = 4
-	ExitSpace       = 5
-	ExitRegistry    = 6
-	ExitBusy        = 7
-	ExitInterrupted = 130 // 128 + SIGINT, as in shells
+	ExitOK          = fault.OK
+	ExitOther       = fault.Other
+	ExitUsage       = fault.Usage
+	ExitInput       = fault.Input
+	ExitDamaged     = fault.Damaged
+	ExitSpace       = fault.Space
+	ExitRegistry    = fault.Registry
+	ExitBusy        = fault.Busy
+	ExitInterrupted = fault.Interrupted
 )
-
-// Row has the exit code of an error, and a hint what to do. It is an alias of an unnamed type,
-// because go vet demands field names in literals of a named type of another package.
-type Row = struct {
-	Err  error
-	Code int
-	// Number is that of the error in its program: each has its own, and keeps it.
-	Number int
-	Hint   string
-}
-
-// Host stands in a hint for the host, with its port, that an error names with its method Host.
-const Host = "HOST[:PORT]"
 
 // usageError is an error of the command line.
 type usageError struct{ error }
@@ -56,8 +45,6 @@ type Failure struct {
 	Error string `json:"error"`
 	Hint  string `json:"hint,omitempty"`
 	Code  int    `json:"exitCode"`
-	// ID is the code of the error in docs/errors.md.
-	ID string `json:"code,omitempty"`
 }
 
 // keptKey is the annotation of a command with what an interruption leaves.
@@ -77,23 +64,25 @@ func (p Program) explain(cmd *cobra.Command, err error) Failure {
 	}
 	if errors.Is(err, context.Canceled) {
 		kept := cmp.Or(cmd.Annotations[keptKey], "no incomplete result was left; run the command again")
-		return Failure{"interrupted", kept, ExitInterrupted, ""}
+		return Failure{"interrupted", kept, ExitInterrupted}
 	}
 	return p.Find(err)
 }
 
-// Find finds the hint and the exit code of an error in the table.
+// Find finds the hint and the exit code of an error.
 func (p Program) Find(err error) Failure {
-	for _, row := range p.Rows {
-		if errors.Is(err, row.Err) {
-			hint := row.Hint
-			if named := (interface{ Host() string })(nil); errors.As(err, &named) {
-				hint = strings.ReplaceAll(hint, Host, named.Host())
-			}
-			return Failure{strings.TrimSpace(err.Error()), hint, row.Code, p.id(row)}
+	f := Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}
+	if e := fault.Of(err); e != nil {
+		f.Hint, f.Code = e.Hint, e.Exit
+		return f
+	}
+	for _, s := range p.System {
+		if errors.Is(err, s.Err) {
+			f.Hint, f.Code = s.Hint, s.Code
+			return f
 		}
 	}
-	return Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}
+	return f
 }
 
 // report prints an error and its hint, and returns the exit code.
@@ -107,10 +96,7 @@ func (p Program) report(stderr io.Writer, cmd *cobra.Command, err error) int {
 		return f.Code
 	}
 	fmt.Fprintf(stderr, "%s: %s\n", p.Root.Name(), f.Error)
-	switch {
-	case f.Hint != "" && f.ID != "":
-		fmt.Fprintf(stderr, "hint: %s [%s]\n", f.Hint, f.ID)
-	case f.Hint != "":
+	if f.Hint != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", f.Hint)
 	}
 	return f.Code

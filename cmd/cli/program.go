@@ -8,12 +8,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Program is a command line and the table of its errors.
+// Program is a command line.
 type Program struct {
 	Root *cobra.Command
-	// Rows give errors their exit codes and hints. The first one that matches counts, so
-	// causes stand before their effects. The code of other errors is ExitOther.
-	Rows []Row
+	// System has the exit codes and hints of errors of the operating system that are no cause of one by package fault.
+	// The first one that matches counts. The code of other errors is ExitOther.
+	System []SystemError
+}
+
+// SystemError is an error of the operating system. It is an alias of an unnamed type, because go vet demands field
+// names in literals of a named type of another package.
+type SystemError = struct {
+	Err  error
+	Code int
+	Hint string
 }
 
 // Run executes the command that args name and reports its error. It returns the exit code.
@@ -22,7 +30,6 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	p.Root.SilenceUsage, p.Root.SilenceErrors = true, true
 	p.Root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	addGeneral(p.Root)
-	p.Root.AddCommand(p.errorsCommand())
 	completeAll(p.Root)
 	p.Root.SetArgs(args)
 	ctx, cancel := context.WithCancel(ctx)

@@ -12,9 +12,11 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
-var errDisk = errors.New("full")
+var errDisk = fault.New(fault.Space, "full", "free some")
 
 // runProgram runs a program with a command work, which returns err.
 func runProgram(ctx context.Context, err error, args ...string) (code int, stdout, stderr string) {
@@ -26,8 +28,8 @@ func runProgram(ctx context.Context, err error, args ...string) (code int, stdou
 	root := &cobra.Command{Use: "tool"}
 	root.AddCommand(work)
 	var out, errOut bytes.Buffer
-	rows := []Row{{errDisk, ExitSpace, 1, "free some"}, {errDisk, ExitOther, 2, "never"}}
-	code = Program{root, rows}.Run(ctx, args, &out, &errOut)
+	system := []SystemError{{syscall.EIO, ExitOther, "use another disk"}, {errDisk, ExitOther, "never"}}
+	code = Program{root, system}.Run(ctx, args, &out, &errOut)
 	return code, out.String(), errOut.String()
 }
 
@@ -42,9 +44,13 @@ func TestExitCodesAndHints(t *testing.T) {
 		code int
 		text string
 	}{
-		"done":   {args: "work"},
-		"a row":  {err: full, args: "work", code: 5, text: "tool: write: full\nhint: free some [ERR-5-001]\n"},
-		"no row": {err: errors.New("else\n"), args: "work", code: 1, text: "tool: else\n"},
+		"done":    {args: "work"},
+		"a fault": {err: full, args: "work", code: 5, text: "tool: write: full\nhint: free some\n"},
+		"a system error": {
+			err: fmt.Errorf("read: %w", syscall.EIO), args: "work", code: 1,
+			text: "tool: read: input/output error\nhint: use another disk\n",
+		},
+		"another": {err: errors.New("else\n"), args: "work", code: 1, text: "tool: else\n"},
 		"a usage error": {
 			err: Usagef("both: %w", full), args: "work", code: 2, text: "tool: both: write: full\nhint: ",
 		},
@@ -77,7 +83,7 @@ func TestErrorsForPrograms(t *testing.T) {
 			code, _, stderr := runProgram(t.Context(), errDisk, "work", "--output", output)
 			var got Failure
 			err := json.Unmarshal([]byte(stderr), &got)
-			want := Failure{"full", "free some", ExitSpace, "ERR-5-001"}
+			want := Failure{"full", "free some", ExitSpace}
 			if err != nil || got != want || code != ExitSpace {
 				t.Errorf("got exit code %d, %v and %q, want %v", code, err, stderr, want)
 			}

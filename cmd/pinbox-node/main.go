@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime/debug"
@@ -46,6 +47,13 @@ Exit codes:
   7  another pinbox-node is running
   130  interrupted`
 
+// systemErrors are those that may come from anywhere.
+var systemErrors = []cli.SystemError{
+	{fs.ErrPermission, cli.ExitOther, "run it as root"},
+	{syscall.EIO, cli.ExitOther, "the disk or the medium fails: the log of the kernel says more"},
+	{syscall.ENOSPC, cli.ExitSpace, "free space; `pinbox-node detach` removes stores that are not used"},
+}
+
 // run is the whole program, callable from tests. It returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	program := &cobra.Command{
@@ -60,5 +68,5 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		verifyCommand())
 	cli.Group(program, "Boot and installation", setupCommand(), mountCommand(), installStoreCommand(),
 		fetchStoreCommand(), cli.VersionCommand(version, ""))
-	return cli.Program{Root: program, Rows: table}.Run(ctx, args, stdout, stderr)
+	return cli.Program{Root: program, System: systemErrors}.Run(ctx, args, stdout, stderr)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 const longSetup = `Write the files and units by which this machine uses stores, and restart CRI-O once.
@@ -134,6 +135,9 @@ type setUp struct {
 
 	check bool
 }
+
+// errPending is the error of a check that finds something to do.
+var errPending = fault.New(fault.Other, "something is to be done", "")
 
 // problem is errPending for a check that finds something to do.
 func (s setUp) problem() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -31,6 +32,9 @@ func show(w io.Writer, output cli.Output, result shown, problem error) error {
 func showStatus(w io.Writer, output cli.Output, s runtime.Status) error {
 	return show(w, output, shownStatus(s), problem(s))
 }
+
+// errUnhealthy is the error of a command whose result shows a problem of the node.
+var errUnhealthy = fault.New(fault.Other, "the node is not in its desired state", "")
 
 // problem is errUnhealthy if a status shows one.
 func problem(s runtime.Status) error {

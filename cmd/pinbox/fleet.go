@@ -15,11 +15,12 @@ import (
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/runtime/pages"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // errNotReady is the error of a fleet with nodes that are not ready.
-var errNotReady = errors.New("not all nodes are ready")
+var errNotReady = fault.New(fault.Other, "not all nodes are ready", "")
 
 // askInterval is the time between two questions of --wait: a node reports at most every 10 seconds.
 const askInterval = 10 * time.Second

@@ -15,11 +15,12 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // errExists says that init would replace a file.
-var errExists = errors.New("it exists already")
+var errExists = fault.New(fault.Usage, "it exists already", "--force replaces it; -o names another file")
 
 // initFlags are the answers to the questions of init.
 type initFlags struct {

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"io"
+	"io/fs"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -15,16 +17,44 @@ var linked string
 
 var version = cli.Version(linked)
 
-// run is the whole program, callable from tests. It returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := &cobra.Command{
-		Use:   "pinbox",
-		Short: "Build offline appliances for CRI-O nodes",
-		Long: `pinbox writes the images that a node must have into a read-only image store, each layer
+const longHelp = `pinbox writes the images that a node must have into a read-only image store, each layer
 once. It also writes the Ignition config that mounts the store and pins the images. When
 the node boots, every image is there: nothing is pulled or copied.
 
-` + exitHelp(),
+Exit codes:
+  0  success
+  1  another failure; or a node of a fleet is not ready
+  2  the command line is wrong
+  3  the input is wrong: a file, a set, an image that is not for this platform;
+     or lint found something
+  4  content does not match its digest, its signature policy or its checksums
+  5  no space left
+  6  a registry, or the API of a cluster, cannot be reached, refuses, or stalls
+  130  interrupted`
+
+// systemErrors are those that may come from anywhere.
+var systemErrors = []cli.SystemError{
+	{
+		syscall.ENOSPC, cli.ExitSpace,
+		"free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the cache",
+	},
+	{
+		syscall.EMFILE, cli.ExitOther,
+		"raise `ulimit -n`: a build opens a file for each layer whose pack has more than 64 KiB",
+	},
+	{syscall.EIO, cli.ExitOther, "use another disk; the log of the kernel says what is wrong with this one"},
+	{syscall.EDQUOT, cli.ExitSpace, "free space there, or choose another folder with -o"},
+	{syscall.EROFS, cli.ExitUsage, "choose another folder with -o"},
+	{fs.ErrNotExist, cli.ExitInput, "check the path"},
+	{fs.ErrPermission, cli.ExitInput, "check the owner and the permissions"},
+}
+
+// run is the whole program, callable from tests. It returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:     "pinbox",
+		Short:   "Build offline appliances for CRI-O nodes",
+		Long:    longHelp,
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
 	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
@@ -33,5 +63,5 @@ the node boots, every image is there: nothing is pulled or copied.
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())
 	cli.Group(root, "Maintain", cacheCommand(), demoCommand(), cli.VersionCommand(version, codec.ZstdID()))
-	return cli.Program{Root: root, Rows: table}.Run(ctx, args, stdout, stderr)
+	return cli.Program{Root: root, System: systemErrors}.Run(ctx, args, stdout, stderr)
 }

@@ -24,7 +24,6 @@ type checked struct {
 type problem struct {
 	spec.Problem
 	Hint string `json:"hint,omitempty"`
-	Code string `json:"code,omitempty"` // in docs/errors.md
 }
 
 func validateCommand() *cobra.Command {
@@ -65,7 +64,7 @@ The exit code is 3 if there is one.`,
 func validate(cmd *cobra.Command, in inputFlags, from []string) (result checked, err error) {
 	result = checked{File: in.config, Problems: []problem{}}
 	file, err := spec.Open(in.config)
-	program := cli.Program{Root: cmd.Root(), Rows: table}
+	program := cli.Program{Root: cmd.Root(), System: systemErrors}
 	if wrong := (spec.Problems)(nil); errors.As(err, &wrong) {
 		result.add(program, wrong)
 		return result, nil
@@ -89,10 +88,10 @@ func validate(cmd *cobra.Command, in inputFlags, from []string) (result checked,
 func (c *checked) add(program cli.Program, problems spec.Problems) {
 	for _, p := range problems {
 		f := program.Find(p)
-		if f.ID == "" {
+		if f.Hint == "" {
 			f = program.Find(spec.ErrAppliance)
 		}
-		c.Problems = append(c.Problems, problem{p, f.Hint, f.ID})
+		c.Problems = append(c.Problems, problem{p, f.Hint})
 	}
 }
 
@@ -106,8 +105,8 @@ func printChecked(cmd *cobra.Command, output cli.Output, c checked) error {
 		out := cmd.OutOrStdout()
 		for i, p := range c.Problems {
 			fmt.Fprintln(out, p.Error())
-			if i+1 == len(c.Problems) || c.Problems[i+1].Code != p.Code { // once for several
-				fmt.Fprintf(out, "  hint: %s [%s]\n", p.Hint, p.Code)
+			if i+1 == len(c.Problems) || c.Problems[i+1].Hint != p.Hint { // once for several
+				fmt.Fprintf(out, "  hint: %s\n", p.Hint)
 			}
 		}
 		next := "; next: pinbox plan -c " + c.File

@@ -3,7 +3,6 @@ package cluster
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -16,13 +15,17 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Errors of an API that is asked for the nodes.
 var (
-	ErrKubeconfig = errors.New("the API of the cluster is not configured")
-	ErrAPI        = errors.New("the API of the cluster")
-	ErrNoReports  = errors.New("the cluster has no reports of nodes")
+	ErrKubeconfig = fault.New(fault.Usage, "the API of the cluster is not configured",
+		"name a file with --kubeconfig, or files of reports")
+	ErrAPI = fault.New(fault.Registry, "the API of the cluster",
+		"the user of the kubeconfig needs the rights of deploy/fleet-viewer.yaml")
+	ErrNoReports = fault.New(fault.Input, "the cluster has no reports of nodes",
+		"docs/fleet.md says what to apply, and how the nodes follow a cluster")
 )
 
 // API is the API of a cluster, for who asks about its nodes.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -80,7 +81,8 @@ func (c *Client) Version(ctx context.Context) (name, version string, err error) 
 }
 
 // ErrNoAnswer is a runtime that does not answer.
-var ErrNoAnswer = errors.New("CRI-O does not answer")
+var ErrNoAnswer = fault.New(fault.Other, "CRI-O does not answer",
+	"check that crio.service runs, and run it as root; --socket sets the path of its socket")
 
 // cause is the innermost error text, which gRPC wraps in others.
 func cause(err error) string {

@@ -17,15 +17,20 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
 // Why a store could not be fetched.
 var (
-	ErrServer = errors.New("the server does not give the store")
-	ErrDigest = errors.New("the server has another store than the configuration names")
-	ErrSpace  = errors.New("too little space for the store")
-	ErrBusy   = errors.New("another process fetches the store")
+	ErrServer = fault.New(fault.Other, "the server does not give the store",
+		"look at the server and at the network; /etc/pinbox/node.env sets a proxy; the next run continues")
+	ErrDigest = fault.New(fault.Damaged, "the server has another store than the configuration names",
+		"put the store of this node's Ignition config on the server")
+	ErrSpace = fault.New(fault.Space, "too little space for the store",
+		"use a larger disk for /var; a live system without one has it in memory")
+	ErrBusy = fault.New(fault.Busy, "another process fetches the store",
+		"wait for it")
 )
 
 // Options of a fetch.

@@ -2,11 +2,11 @@ package fleet
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -58,7 +58,8 @@ const MaxObjectBytes = 3 << 19
 const maxListBytes = 100 << 20
 
 // ErrNotReport is a file that is no report.
-var ErrNotReport = errors.New("no report of a node")
+var ErrNotReport = fault.New(fault.Input, "no report of a node",
+	"name files of `pinbox-node report`, or of `kubectl get nis -o json`")
 
 // Decode reads an object, or a list of them.
 func Decode(r io.Reader) ([]Object, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -97,7 +98,7 @@ type ProgramName struct {
 }
 
 // ErrNoNodes means that no node is asked about.
-var ErrNoNodes = fmt.Errorf("no nodes")
+var ErrNoNodes = fault.New(fault.Input, "no nodes", "check the name of the set, or the files of reports")
 
 // AllReady reports that there is nothing to wait for.
 func (s Summary) AllReady() bool { return s.Ready == s.Nodes }

@@ -8,11 +8,12 @@ import (
 	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // ErrRemoteInPlace is for a store that is not on this machine.
-var ErrRemoteInPlace = errors.New("a store of a server cannot be used in place")
+var ErrRemoteInPlace = fault.New(fault.Usage, "a store of a server cannot be used in place", "leave out --in-place")
 
 // attachRemote fetches a store from a server, unless the node has it, and attaches it from the disk. What was fetched
 // stays only if the fetch was interrupted: the next attach of the same store continues.

@@ -11,13 +11,15 @@ import (
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // kubeletUnits are the services that may run the kubelet: of its own, and MicroShift's.
 var kubeletUnits = []systemd.Unit{"kubelet.service", "microshift.service"}
 
 // ErrNotAdmitted means that the kubelet does not let pods use images of stores without a registry.
-var ErrNotAdmitted = errors.New("the kubelet asks a registry before pods may use images of stores")
+var ErrNotAdmitted = fault.New(fault.Other, "the kubelet asks a registry before pods may use images of stores",
+	"stop the kubelet, remove the file and start it; a policy admits images by preloadedImagesVerificationAllowlist")
 
 // admission decides whether the kubelet lets pods use the images of the mounted stores.
 type admission struct {

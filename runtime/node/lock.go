@@ -7,11 +7,13 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
 // ErrBusy is another process that makes passes.
-var ErrBusy = errors.New("another pinbox-node is running")
+var ErrBusy = fault.New(fault.Busy, "another pinbox-node is running",
+	"`pinbox-node status` shows what it does; --wait sets how long to wait for it")
 
 // lock waits until no other process makes passes. The caller calls release.
 func (o Options) lock(ctx context.Context) (release func(), err error) {

@@ -17,18 +17,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Errors of the medium and the disk.
 var (
-	ErrMedium = errors.New("the medium is damaged")
-	ErrDisk   = errors.New("the disk returns other bytes than were written")
-	ErrNoDisk = errors.New("is not a disk")
-	ErrInUse  = errors.New("the disk is in use, and would be erased")
+	ErrMedium = fault.New(fault.Damaged, "the medium is damaged",
+		"check the ISO with `pinbox verify`, and write the medium again")
+	ErrDisk = fault.New(fault.Damaged, "the disk returns other bytes than were written",
+		"replace the disk")
+	ErrNoDisk = fault.New(fault.Input, "is not a disk",
+		"run it as root; `lsblk` lists the disks")
+	ErrInUse = fault.New(fault.Input, "the disk is in use, and would be erased",
+		"name another disk, or unmount what `lsblk` shows of this one")
 	// ErrDelta is for the store of a delta: in the partition, it would be alone.
-	ErrDelta = errors.New("the medium has a delta, of which a node can only use the images with the stores below it")
+	ErrDelta = fault.New(fault.Input, "the medium has a delta, of which a node can only use the images with the stores below it",
+		"`pinbox-node attach` takes it, once the node runs; install with a medium that `pinbox build` makes")
 )
 
 // rootBytes is the least size of a root file system of Fedora CoreOS: its documentation,

@@ -2,10 +2,10 @@ package partition
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -15,9 +15,12 @@ const linuxData = "0FC63DAF-8483-4772-8E79-3D69D8477DE4"
 
 // Errors of the partition table.
 var (
-	ErrTable = errors.New("the disk has no GPT partition table")
-	ErrSpace = errors.New("the store does not fit on the disk")
-	ErrTaken = errors.New("there is a partition " + layout.PartitionLabel + " already")
+	ErrTable = fault.New(fault.Input, "the disk has no GPT partition table",
+		"name the disk that coreos-installer wrote")
+	ErrSpace = fault.New(fault.Space, "the store does not fit on the disk",
+		"use a larger disk, or remove images from the appliance")
+	ErrTaken = fault.New(fault.Input, "there is a partition "+layout.PartitionLabel+" already",
+		"remove that partition, or clear the whole disk: the node could not tell one partition from the other")
 )
 
 // table is a GPT in the form of `sfdisk --json`. Starts and sizes are in sectors.

@@ -14,15 +14,19 @@ import (
 	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Why a store is not fetched.
 var (
-	ErrName    = errors.New("not the name of a store on a server")
-	ErrPlain   = errors.New("HTTP without TLS says nothing about who has answered")
-	ErrChanged = errors.New("what the server gives is not what was asked for")
+	ErrName = fault.New(fault.Usage, "not the name of a store on a server",
+		"write it as https://HOST/PATH/delta.thin or https://HOST/FOLDER/")
+	ErrPlain = fault.New(fault.Usage, "HTTP without TLS says nothing about who has answered",
+		"use HTTPS, or give the --digest of the store")
+	ErrChanged = fault.New(fault.Damaged, "what the server gives is not what was asked for",
+		"compare what is on the server with the original, and copy it again")
 )
 
 // Options say where stores may come from, and how.

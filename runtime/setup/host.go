@@ -18,16 +18,20 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Reasons why a machine cannot be set up.
 var (
 	// ErrNoCRIO means that the machine has no CRI-O that pinbox can use.
-	ErrNoCRIO = errors.New("no CRI-O that pinbox can use")
+	ErrNoCRIO = fault.New(fault.Input, "no CRI-O that pinbox can use",
+		"install CRI-O 1.31 or newer, and correct its configuration; --root names the folder of an image")
 	// ErrManaged means that the Machine Config Operator writes the files of the node.
-	ErrManaged = errors.New("the Machine Config Operator manages this node")
+	ErrManaged = fault.New(fault.Input, "the Machine Config Operator manages this node",
+		"give the cluster the MachineConfigs and PinnedImageSets of `pinbox build`, in the folder manifests")
 	// ErrReadOnly means that the machine has no place for pinbox-node there.
-	ErrReadOnly = errors.New("the folder is read-only")
+	ErrReadOnly = fault.New(fault.Input, "the folder is read-only",
+		"--program names another path for pinbox-node; in an image, that is /usr/bin/pinbox-node")
 )
 
 // host is the file system of the machine: "/", or the folder of an image.

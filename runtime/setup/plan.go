@@ -13,10 +13,12 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrForeign means that a file is there which setup has not written.
-var ErrForeign = errors.New("is there, and setup has not written it")
+var ErrForeign = fault.New(fault.Input, "is there, and setup has not written it",
+	"move it away, if it is not needed; a node that Ignition has made needs no setup")
 
 // Change is what happens to a file, a link or a directory of the machine.
 type Change struct {

@@ -17,19 +17,24 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // Errors of options and of the machine.
 var (
-	ErrOptions = errors.New("the options do not go together")
+	ErrOptions = fault.New(fault.Usage, "the options do not go together",
+		"`pinbox-node setup --help` shows the flags")
 	// ErrNotRunning means that systemd does not run, which starts the units.
-	ErrNotRunning = errors.New("systemd does not run here")
+	ErrNotRunning = fault.New(fault.Input, "systemd does not run here",
+		"with --root, setup writes into an image")
 	// ErrBusy means that another process sets the machine up.
-	ErrBusy = errors.New("another setup runs")
+	ErrBusy = fault.New(fault.Busy, "another setup runs",
+		"wait until it has ended")
 	// ErrNotRead means that CRI-O was restarted, and does not have the stores.
-	ErrNotRead = errors.New("CRI-O runs without the stores")
+	ErrNotRead = fault.New(fault.Other, "CRI-O runs without the stores",
+		"`systemctl status crio` and `crio status config` show what it reads")
 )
 
 // Options of a setup. The zero value is for this machine.

@@ -13,11 +13,13 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ErrNotSetUp means that there is nothing to undo.
-var ErrNotSetUp = errors.New("setup has written nothing here: there is no " + ManifestPath)
+var ErrNotSetUp = fault.New(fault.Input, "setup has written nothing here: there is no "+ManifestPath,
+	"a node that Ignition has made was not set up")
 
 // Undo removes what setup has written and nobody has changed since, and restarts CRI-O without the stores.
 // detach removes the stores that are attached; its error, if something refers to one, leaves all as it is.

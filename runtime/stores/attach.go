@@ -12,15 +12,22 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Why a store cannot be attached.
 var (
-	ErrPlatform      = errors.New("the store is for another architecture")
-	ErrNoSlot        = errors.New("no slot is free")
-	ErrNotConfigured = errors.New("CRI-O is not configured to read stores at the slots")
-	ErrNotListed     = errors.New("CRI-O cannot list its images with the store, which was removed again")
+	ErrPlatform = fault.New(fault.Input, "the store is for another architecture",
+		"build it for this node: spec.platform of the appliance file")
+	ErrNoSlot = fault.New(fault.Space, "no slot is free",
+		"`pinbox-node detach` removes stores that are not used, `pinbox-node compact` makes one store of several")
+	ErrNotConfigured = fault.New(fault.Input, "CRI-O is not configured to read stores at the slots",
+		"take /etc/crio/crio.conf.d/50-pinbox-stores from the config.bu of any appliance, make the folders that it "+
+			"names, and restart CRI-O; on OpenShift apply the MachineConfigs in manifests/, from 4.23 on also "+
+			"manifests/podman/")
+	ErrNotListed = fault.New(fault.Damaged, "CRI-O cannot list its images with the store, which was removed again",
+		"find out who made the store; CRI-O's log may have more, and so may `pinbox verify` of the original")
 )
 
 // AttachOptions are the options of [Manager.Attach].

@@ -2,7 +2,6 @@ package stores
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,10 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrNothingToCompact means that fewer than two stores can be compacted.
-var ErrNothingToCompact = errors.New("compaction needs at least two stores")
+var ErrNothingToCompact = fault.New(fault.Input, "compaction needs at least two stores",
+	"`pinbox-node status` lists the stores; --all includes the appliance's own store")
 
 // CompactOptions are the options of [Manager.Compact].
 type CompactOptions struct {

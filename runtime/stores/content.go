@@ -6,12 +6,14 @@ import (
 	"io/fs"
 
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNotStore means that a file is not a store, or one that is not what its records say.
-var ErrNotStore = errors.New("not a store made by pinbox")
+var ErrNotStore = fault.New(fault.Input, "not a store made by pinbox",
+	"name the output of `pinbox delta` or `pinbox build`")
 
 // content is what a store's own documents contain.
 type content = audit.Content
@@ -42,7 +44,10 @@ func notStore(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%w: %w", ErrNotStore, err)
+	if errors.Is(err, audit.ErrInvalid) { // it is one, and somebody has changed it
+		return fmt.Errorf("%w: %w", ErrNotStore, err)
+	}
+	return fault.Wrap(ErrNotStore, err)
 }
 
 // token identifies the records of a store.

@@ -7,10 +7,13 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrInUse means that something on the node needs a store.
-var ErrInUse = errors.New("the store is in use")
+var ErrInUse = fault.New(fault.Input, "the store is in use",
+	"stop using it first; `pinbox-node compact` makes one store of several")
 
 // Detach removes a store, given its slot, its name, or at least 4 digits of its digest. The
 // kernel would unmount a store in use, and its images and containers would fail later. So a

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -72,7 +73,8 @@ type FS interface {
 }
 
 // ErrBusy means that another pinbox-node attaches or detaches a store.
-var ErrBusy = errors.New("another pinbox-node is changing the stores")
+var ErrBusy = fault.New(fault.Busy, "another pinbox-node is changing the stores",
+	"--wait sets how long to wait for it")
 
 // parts are the parts of a Manager: each makes one kind of decision.
 type parts struct {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -40,18 +41,18 @@ const (
 func (s sources) onMedium(name string, src *source) error {
 	m, err := s.openMedium(name)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDamaged, err)
+		return fault.Wrap(ErrDamaged, err)
 	}
 	defer m.Close()
 	src.Path = name
 	if src.Offset, src.Size, err = m.Extent(mediumStore); err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrNoStore, err)
+		return fmt.Errorf("%s: %w", name, fault.Wrap(ErrNoStore, err))
 	}
 	if src.signature, err = readText(m, mediumSignature); err == nil {
 		err = signature.CheckSize(src.signature)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrSignature, err)
+		return fmt.Errorf("%s: %w", name, fault.Wrap(ErrSignature, err))
 	}
 	if src.id != "" {
 		return nil
@@ -61,7 +62,7 @@ func (s sources) onMedium(name string, src *source) error {
 		src.id, err = layout.FindSum(bytes.NewReader(text), layout.MediumStore)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
+		return fmt.Errorf("%s: %w", name, fault.Wrap(ErrNoDigest, err))
 	}
 	return nil
 }

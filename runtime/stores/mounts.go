@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -70,7 +71,8 @@ func equalSets(a, b pinset.LockedSet) bool {
 }
 
 // ErrNoBase means that a layer which a delta needs is in no mounted store.
-var ErrNoBase = errors.New("the base of the store is not on this node")
+var ErrNoBase = fault.New(fault.Input, "the base of the store is not on this node",
+	"attach the stores in between first, or build a delta for what this node has with `pinbox delta --from`")
 
 // errNotMounted means that a store is intact but not mounted.
 var errNotMounted = errors.New("it is not mounted: `pinbox-node mount` mounts it")

@@ -11,12 +11,14 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNameTaken means that a store has a name which is another image's on the node.
-var ErrNameTaken = errors.New("a name of an image is another image's on this node")
+var ErrNameTaken = fault.New(fault.Input, "a name of an image is another image's on this node",
+	"remove the other image (`crictl rmi`) or detach its store; a tag of the same appliance moves with a delta")
 
 // naming decides whether a store may have the names that it has.
 type naming struct {

@@ -13,11 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // ErrInParts is returned for a store of `pinbox medium --split` that is attached in place.
-var ErrInParts = errors.New("the store is in parts, so it cannot be used in place")
+var ErrInParts = fault.New(fault.Input, "the store is in parts, so it cannot be used in place",
+	"attach it without --in-place")
 
 // maxEntries is how many entries of a folder are read to find a store: those of a stick with other files, of
 // which a hostile one could list any number.

@@ -16,12 +16,14 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrProgram means that the pinbox-node in a store cannot be used.
-var ErrProgram = errors.New("the pinbox-node in the store cannot be used")
+var ErrProgram = fault.New(fault.Damaged, "the pinbox-node in the store cannot be used",
+	"build it again with the pinbox-node for this node's architecture; `pinbox verify` checks the original")
 
 // maxProgram is the size of the largest program that is copied, in bytes. A program has 23 MB.
 const maxProgram = 256 << 20

@@ -11,11 +11,13 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrNoPrevious means that a rollback is not possible.
-var ErrNoPrevious = errors.New("no previous release")
+var ErrNoPrevious = fault.New(fault.Input, "no previous release",
+	"spec.node.keepPrevious sets how many previous releases stay; an earlier store can be attached again")
 
 // Rollback makes the release before the current one current.
 func (m Manager) Rollback(ctx context.Context) (Release, error) {

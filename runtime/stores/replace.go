@@ -2,13 +2,15 @@ package stores
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrNotReplaced means that a compacted store was discarded.
-var ErrNotReplaced = errors.New("the compacted store cannot replace the others")
+var ErrNotReplaced = fault.New(fault.Other, "the compacted store cannot replace the others",
+	"the stores are unchanged; compact them again")
 
 // replaceByCompacted replaces stores by the compacted one, or discards the compacted one if a
 // store or a container that is new since then needs a layer that it does not have.

@@ -1,21 +1,22 @@
 package stores
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Why a signature does not permit an attach.
 var (
-	ErrUnsigned  = errors.New("the store has no signature, and this node requires one")
-	ErrSignature = errors.New("the signature of the store is not valid")
+	ErrUnsigned = fault.New(fault.Damaged, "the store has no signature, and this node requires one",
+		"copy its .sig file next to it; --sign-key of pinbox writes it")
+	ErrSignature = fault.New(fault.Damaged, "the signature of the store is not valid",
+		"find out who made the store; /etc/pinbox/keys.d has the keys that this node trusts")
 )
 
 // readSignature reads the detached signature next to a file; nil if there is none.
@@ -29,7 +30,7 @@ func readSignature(file string) ([]byte, error) {
 		return io.ReadAll(io.LimitReader(patient(f, size), signature.MaxSize+1))
 	})
 	if err != nil {
-		err = fmt.Errorf("%w: %w", ErrSignature, err)
+		err = fault.Wrap(ErrSignature, err)
 	}
 	return text, err
 }
@@ -52,7 +53,7 @@ func (s source) checkSignature(id digest.Digest) error {
 		return nil
 	}
 	if err := s.keys.Verify(layout.StoreSums(id.Encoded()), s.signature); err != nil {
-		return fmt.Errorf("%w: %w", ErrSignature, err)
+		return fault.Wrap(ErrSignature, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -21,8 +22,10 @@ import (
 
 // What can be wrong with the bytes of a store.
 var (
-	ErrDamaged = errors.New("the store is damaged")
-	ErrMissing = errors.New("the file of the store is missing")
+	ErrDamaged = fault.New(fault.Damaged, "the store is damaged",
+		"check the original with `pinbox verify`, and copy it again")
+	ErrMissing = fault.New(fault.Damaged, "the file of the store is missing",
+		"insert its medium, or attach the store again")
 )
 
 // Extent is where a store is: a run of bytes in a file or device.
@@ -85,7 +88,7 @@ func (s sources) readDelta(o Store) (pinset.Delta, Extent, error) {
 		err = errors.New("the file has another store")
 	}
 	if err != nil {
-		return pinset.Delta{}, e, fmt.Errorf("%s: %w: %w", e.Path, ErrDamaged, err)
+		return pinset.Delta{}, e, fmt.Errorf("%s: %w", e.Path, fault.Wrap(ErrDamaged, err))
 	}
 	delta, err := documents.Delta()
 	return delta, e, notStore(err)
@@ -107,8 +110,11 @@ func (s sources) records(o Store) (*records, error) {
 
 // Why a source cannot be attached.
 var (
-	ErrNoStore  = errors.New("no store found")
-	ErrNoDigest = errors.New("the SHA-256 of the store is unknown")
+	ErrNoStore = fault.New(fault.Input, "no store found",
+		"run it as root; name the store's file, its folder, or the device of a medium; mount a stick, and name the "+
+			"folder")
+	ErrNoDigest = fault.New(fault.Input, "the SHA-256 of the store is unknown",
+		"copy SHA256SUMS next to the store, or give --digest")
 	// errNotFile is for a pipe, which a read may block on, or a device, which may have no end.
 	errNotFile = errors.New("not a regular file")
 )
@@ -149,7 +155,7 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 	case isPart && hasParts(store), hasParts(name):
 		err = src.inFile(store)
 	case err != nil:
-		return src, fmt.Errorf("%w: %w", ErrNoStore, err)
+		return src, fault.Wrap(ErrNoStore, err)
 	case fi.IsDir():
 		err = src.inFolder(name)
 	case medium:
@@ -208,7 +214,7 @@ func (s *source) inFile(name string) (err error) {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNoStore, err)
+		return fault.Wrap(ErrNoStore, err)
 	}
 	s.Path = name
 	if s.signature, err = readSignature(name); err != nil {
@@ -219,7 +225,7 @@ func (s *source) inFile(name string) (err error) {
 			return nil
 		}
 		if s.id, err = findSum(filepath.Join(filepath.Dir(name), sums), filepath.Base(name)); err != nil {
-			return fmt.Errorf("%s: %w: %w", name, ErrNoDigest, err)
+			return fmt.Errorf("%s: %w", name, fault.Wrap(ErrNoDigest, err))
 		}
 	}
 	return nil

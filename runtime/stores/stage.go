@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fanout"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -100,7 +101,7 @@ func (s source) place(o *Store, as AttachOptions) {
 func (s sources) content(g *staged) (content, error) {
 	store, err := s.openFS(g.Extent)
 	if err != nil {
-		return content{}, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return content{}, fault.Wrap(ErrDamaged, err)
 	}
 	defer store.Close()
 	return examine(store)
@@ -110,7 +111,7 @@ func (s sources) content(g *staged) (content, error) {
 func takeProgram(ctx context.Context, s *session, g *staged, c content, o AttachOptions) (*pinset.Program, error) {
 	store, err := s.sources.openFS(g.Extent)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+		return nil, fault.Wrap(ErrDamaged, err)
 	}
 	defer store.Close()
 	return s.programs.take(ctx, s.state, store, c.Lock, o)
@@ -163,7 +164,7 @@ func (s source) copy(
 		}
 	}
 	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) || errors.Is(err, verity.ErrDiffers) {
-		err = fmt.Errorf("%w: %w", ErrDamaged, err)
+		err = fault.Wrap(ErrDamaged, err)
 	}
 	return id, tree, err
 }

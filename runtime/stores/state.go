@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -132,10 +133,13 @@ type Compaction struct {
 }
 
 // ErrState means that it is unknown which stores are attached.
-var ErrState = errors.New("the state of the stores cannot be read")
+var ErrState = fault.New(fault.Damaged, "the state of the stores cannot be read",
+	"restore the file; or move its folder away and attach the files in it again, oldest first: the name of a file "+
+		"is the value for --digest")
 
 // ErrRestored means that the state could not be read, and that its copy counts.
-var ErrRestored = errors.New("the state of the stores was restored from its copy")
+var ErrRestored = fault.New(fault.Damaged, "the state of the stores was restored from its copy",
+	"check the disk; the next pass writes the file again")
 
 func stateFile(dir string) string { return filepath.Join(dir, layout.StateFile) }
 func stateCopy(dir string) string { return filepath.Join(dir, layout.StateCopy) }
@@ -166,6 +170,9 @@ func ReadState(dir string) (State, error) {
 			return State{Version: StateVersion}, nil
 		}
 		err = fmt.Errorf("%w, but %d stores are in the folder", err, len(files))
+	}
+	if errors.Is(err, pinset.ErrNewer) {
+		err = fault.With(err, fault.Input, "use the pinbox-node that comes with the newest store; this one changed nothing")
 	}
 	return State{}, fmt.Errorf("%w: %w", ErrState, err)
 }
@@ -320,7 +327,8 @@ func (s State) freeSlot(slots []string, mounted map[string]int) string {
 }
 
 // ErrNotAttached means that a name matches no attached store, or several.
-var ErrNotAttached = errors.New("no such store is attached")
+var ErrNotAttached = fault.New(fault.Input, "no such store is attached",
+	"`pinbox-node status` lists them")
 
 // find finds a store by its slot, its name, or at least 4 digits of its digest.
 func (s State) find(name string) (Store, error) {

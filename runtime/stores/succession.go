@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -29,7 +30,8 @@ func permit(s *session, id digest.Digest, next pinset.ReleaseID, o AttachOptions
 		err = checkNewer(same, next, history)
 	}
 	if err == nil && o.Auto && next.Number == 0 {
-		err = fmt.Errorf("%w: it is %s", pinset.ErrNoNumber, next.Title())
+		err = fault.With(fmt.Errorf("%w: it is %s", pinset.ErrNoNumber, next.Title()), fault.Input,
+			"`pinbox-node attach` without --auto attaches it; metadata.release of the appliance file is the number")
 	}
 	if err != nil && o.Auto {
 		s.state.Refused = &Refused{ID: id, ReleaseID: next, Reason: err.Error()}

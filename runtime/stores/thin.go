@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/thin"
@@ -16,9 +17,11 @@ import (
 
 // Why the store of a thin delta cannot be put together.
 var (
-	ErrThinInPlace = errors.New("a thin delta cannot be used in place: its store has yet to be put together")
+	ErrThinInPlace = fault.New(fault.Input, "a thin delta cannot be used in place: its store has yet to be put together",
+		"leave out --in-place")
 	// ErrThinDiffers is for a store that is repaired, and was made by another version of pinbox-node.
-	ErrThinDiffers = errors.New("another store was made of the thin delta than before")
+	ErrThinDiffers = fault.New(fault.Input, "another store was made of the thin delta than before",
+		"attach the delta that `pinbox delta` makes without --thin")
 )
 
 // Space that it takes to put a store together, besides that of the store: its packs are freed while the store is
@@ -67,7 +70,7 @@ func rebuild(
 	}
 	in, err := openThin(s, g.Extent, c.Delta)
 	if err != nil {
-		return store, err
+		return store, cure(err)
 	}
 	defer in.close()
 	w := newRebuilding(store, c, o.Composing)
@@ -75,13 +78,27 @@ func rebuild(
 		return in.retried(func() error { return w.write(ctx, in, out, string(s.dir)) })
 	}, w.total())
 	if err != nil {
-		return store, err
+		return store, cure(err)
 	}
 	w.add(w.all) // the sizes in the lock and in delta.json may be others
 	g.discard()  // the thin delta
 	*g = *made
 	store.ID, store.Size, store.Token, store.Verity = g.id, g.Size, found.Token, g.tree
 	return store, nil
+}
+
+// cure adds what a node can do about a thin delta or a base that is damaged.
+func cure(err error) error {
+	switch {
+	case errors.Is(err, thin.ErrBase):
+		return fault.With(err, fault.Damaged, "attach the delta that `pinbox delta` makes without --thin, or a full store "+
+			"of the release, or let CRI-O pull the image from its registry: they read nothing of this base; or detach the "+
+			"base and attach it again from its medium, or another store that has the layer; `pinbox-node verify` finds all "+
+			"layers that are damaged")
+	case errors.Is(err, thin.ErrDamaged):
+		return fault.With(err, fault.Damaged, "find out who made it; `pinbox verify` with --base checks the original")
+	}
+	return err
 }
 
 // reattachWhole is for the store of a thin delta that was attached as a whole before.

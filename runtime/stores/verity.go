@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -15,7 +16,9 @@ import (
 // Why a store is not mounted by dm-verity.
 var (
 	// ErrVerity means that a store is not mounted, since dm-verity is required.
-	ErrVerity    = errors.New("the store cannot be mounted by dm-verity, which is required")
+	ErrVerity = fault.New(fault.Input, "the store cannot be mounted by dm-verity, which is required",
+		"install dmsetup, and use a kernel with dm-verity and a store with a hash tree; leave out --in-place to "+
+			"copy a store; \"verity\" in /etc/pinbox/node.json sets whether it is required")
 	errVerityOff = errors.New("the configuration of the node says off")
 )
 

@@ -2,7 +2,6 @@ package systemd
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -11,13 +10,15 @@ import (
 	"github.com/coreos/go-systemd/v22/unit"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 //go:embed store.mount
 var templates embed.FS
 
 // ErrPath is a path that a unit cannot contain without quoting.
-var ErrPath = errors.New("the path has characters other than letters, digits and ._-/")
+var ErrPath = fault.New(fault.Input, "the path has characters other than letters, digits and ._-/",
+	"move the store to another folder, or leave out --in-place to copy it")
 
 var unitPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrStalled means that a device did not answer in time.
-var ErrStalled = errors.New("the device does not answer")
+var ErrStalled = fault.New(fault.Damaged, "the device does not answer",
+	"plug the device in again, or use another one; the log of the kernel says more")
 
 // ReadDeadline is how long one read of a medium may take. The kernel tries a sector of a damaged disk for
 // 30 seconds (scsi_device.timeout) and then fails the read; a drive that hangs may never answer.

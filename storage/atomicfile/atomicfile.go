@@ -9,17 +9,21 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 )
 
 // ErrNotFile reports that a path names a device or a directory, which a rename would replace.
-var ErrNotFile = errors.New("is not a regular file")
+var ErrNotFile = fault.New(fault.Usage, "is not a regular file",
+	"name a regular file with -o; `dd` copies an ISO to a disk")
 
 // ErrBusy reports that another process is writing the file.
-var ErrBusy = errors.New("is being written by another process")
+var ErrBusy = fault.New(fault.Usage, "is being written by another process",
+	"wait for the other run, or give another name with -o")
 
 // ErrForeign reports that the partial file of an earlier run is not this user's.
-var ErrForeign = errors.New("is not a file of this user alone")
+var ErrForeign = fault.New(fault.Usage, "is not a file of this user alone",
+	"give a name with -o in a folder of your own, or have that file removed by who made it")
 
 // File is a file that is being written. Commit gives it its name.
 type File struct {

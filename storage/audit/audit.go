@@ -1,16 +1,17 @@
 package audit
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ErrInvalid means that a store does not match its records.
-var ErrInvalid = errors.New("invalid store")
+var ErrInvalid = fault.New(fault.Damaged, "invalid store",
+	"find out who made the store; `pinbox verify` checks the original in the same way")
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %w", ErrInvalid, fmt.Errorf(format, args...))

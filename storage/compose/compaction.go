@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/storage/audit"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -19,7 +20,8 @@ import (
 
 // ErrForeignStore is the error for a store with records that this version does not write, which a
 // compaction would lose.
-var ErrForeignStore = errors.New("this version of pinbox cannot compact the store")
+var ErrForeignStore = fault.New(fault.Input, "this version of pinbox cannot compact the store",
+	"it was written by a newer pinbox")
 
 // Filter selects the content of a compacted store. The zero value selects all images and the
 // layers that they use.

@@ -10,13 +10,17 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Errors of a layer that needs more than its Limits permit.
 var (
-	ErrTooManyFiles = errors.New("layer has too many files")
-	ErrTooLarge     = errors.New("layer is too large")
-	ErrWindow       = errors.New("layer needs too much memory to decompress")
+	ErrTooManyFiles = fault.New(fault.Input, "layer has too many files",
+		"an image that nobody vouches for may be hostile: remove it; --max-layer-files raises the limit")
+	ErrTooLarge = fault.New(fault.Input, "layer is too large",
+		"an image that nobody vouches for may be hostile: remove it; --max-layer-size raises the limit")
+	ErrWindow = fault.New(fault.Input, "layer needs too much memory to decompress",
+		"compress the layer again, with a window of 128 MiB at most")
 )
 
 // Limits bound what is held and written for one layer, whose author may be hostile: a few bytes can

@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -47,8 +48,9 @@ type LayerInfo struct {
 
 // ErrUnknownRootAttributes is the error for a layer that inherits mode and owner of its root
 // directory from a layer of another store, if the lock of that store does not contain them.
-var ErrUnknownRootAttributes = errors.New("owner and mode of its root directory come from a layer of the base, " +
-	"where they are unknown")
+var ErrUnknownRootAttributes = fault.New(fault.Input,
+	"owner and mode of its root directory come from a layer of the base, where they are unknown",
+	"name the folder of a build with --from, or the pinbox.lock.json in it; `pinbox lock` does not read layers")
 
 // Image describes an image to add. Its layers are added before.
 type Image struct {

@@ -17,12 +17,15 @@ import (
 
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/codec"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Errors in the stream of a layer.
 var (
-	ErrCompression = errors.New("layer cannot be decompressed")
-	ErrDiffID      = errors.New("layer content does not match the diffID of the image configuration")
+	ErrCompression = fault.New(fault.Damaged, "layer cannot be decompressed",
+		"the image was damaged before it was pushed; build and push it again")
+	ErrDiffID = fault.New(fault.Damaged, "layer content does not match the diffID of the image configuration",
+		"the image was damaged before it was pushed; build and push it again")
 )
 
 // compression of a layer, with the values that containers/storage writes into its records

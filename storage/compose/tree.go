@@ -1,20 +1,22 @@
 package compose
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"path"
 	"strings"
 	"syscall"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Errors in the entries of a layer.
 var (
-	ErrEscape = errors.New("path leads out of the layer")
-	ErrEntry  = errors.New("layer entry cannot be unpacked")
+	ErrEscape = fault.New(fault.Input, "path leads out of the layer",
+		"the image is malformed or malicious; build it again")
+	ErrEntry = fault.New(fault.Input, "layer entry cannot be unpacked",
+		"the image is malformed; build it again")
 )
 
 // Names of the OCI image specification's layer.md, "Whiteouts".

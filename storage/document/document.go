@@ -7,13 +7,16 @@ import (
 	"io"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // MaxBytes is the largest stream, in bytes.
 const MaxBytes = 64 << 20
 
 // ErrTooLarge reports that a stream, or what its aliases expand to, exceeds the limits.
-var ErrTooLarge = errors.New("too large")
+var ErrTooLarge = fault.New(fault.Input, "too large",
+	"split the file, or replace its aliases with what they stand for")
 
 // Read returns the root of each document of a stream that is not empty: YAML documents between lines
 // of "---", or a sequence of JSON values, as `jq .items[]` prints them. Aliases are replaced by the

@@ -10,13 +10,16 @@ import (
 	"go.podman.io/storage/pkg/unshare"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrNoTemp reports that the directory for temporary files cannot be used.
-var ErrNoTemp = errors.New("cannot create files in $TMPDIR, or else /tmp")
+var ErrNoTemp = fault.New(fault.Other, "cannot create files in $TMPDIR, or else /tmp",
+	"set TMPDIR to a folder that can be written")
 
 // ErrNoProc reports that /proc does not have the open files of this process.
-var ErrNoProc = errors.New("/proc is not mounted")
+var ErrNoProc = fault.New(fault.Other, "/proc is not mounted",
+	"mount it with `mount -t proc proc /proc`, or run pinbox where it is mounted")
 
 // noHome is the home directory of a user without one. It does not exist: Debian Policy 9.2.3.
 const noHome = "/nonexistent"

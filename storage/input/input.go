@@ -7,10 +7,14 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrNotRegular reports that a pipe, a socket or a device was named instead of a file.
-var ErrNotRegular = errors.New("not a regular file")
+var ErrNotRegular = fault.New(fault.Input, "not a regular file",
+	"write what it gives to a file, and name that: the shell's <(...) is a pipe; flags and arguments that take - "+
+		"read standard input")
 
 // Open opens a regular file for reading. A folder is an error of reading, EISDIR.
 func Open(name string) (*os.File, error) { return open(name, false) }

@@ -11,15 +11,20 @@ import (
 	"strings"
 	"unicode/utf16"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors that Open, Find and ReadDir wrap.
 var (
-	ErrNotISO    = errors.New("not an ISO 9660 image")
-	ErrTruncated = errors.New("the image is incomplete")
-	ErrCorrupt   = errors.New("the image is damaged")
-	ErrNotFound  = errors.New("not in the image")
+	ErrNotISO = fault.New(fault.Input, "not an ISO 9660 image",
+		"name a CoreOS live ISO")
+	ErrTruncated = fault.New(fault.Input, "the image is incomplete",
+		"download it again, and compare its checksum")
+	ErrCorrupt = fault.New(fault.Input, "the image is damaged",
+		"download it again, and compare its checksum")
+	ErrNotFound = fault.New(fault.Input, "not in the image",
+		"`pinbox inspect` lists what was added")
 )
 
 const (

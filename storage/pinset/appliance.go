@@ -1,16 +1,21 @@
 package pinset
 
 import (
-	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Why a release does not follow another one.
 var (
-	ErrNotNewer       = errors.New("the release is not newer than that of the node")
-	ErrOtherAppliance = errors.New("the store is of another appliance than the node")
-	ErrNoNumber       = errors.New("the release has no number, so a node cannot tell whether it is newer")
+	ErrNotNewer = fault.New(fault.Input, "the release is not newer than that of the node",
+		"`pinbox-node rollback` returns to the previous release; --force attaches this one; metadata.release of "+
+			"the appliance file is the number")
+	ErrOtherAppliance = fault.New(fault.Input, "the store is of another appliance than the node",
+		"--force attaches it all the same; metadata.name of the appliance file is the name")
+	ErrNoNumber = fault.New(fault.Input, "the release has no number, so a node cannot tell whether it is newer",
+		"set metadata.release in the appliance file, or --release-number, to a number that grows with each release")
 )
 
 // ReleaseID names a release of an appliance. The zero value is an unknown one.

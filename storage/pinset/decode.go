@@ -3,7 +3,6 @@ package pinset
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -13,10 +12,12 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrNewer is the error for a document with a later version than this program reads.
-var ErrNewer = errors.New("a newer pinbox made it, so update this one")
+var ErrNewer = fault.New(fault.Input, "a newer pinbox made it, so update this one",
+	"use the pinbox that made it, or a later one")
 
 // Decode reads a JSON document of this machine with a field "version", up to the size limit of
 // document.ReadAll. It checks the version before it reads any other field, since a newer

@@ -2,19 +2,21 @@ package pinset
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // DeltaVersion is the version of the format of delta.json.
 const DeltaVersion = 1
 
 // ErrBadDelta is the error for a delta.json that this version cannot read.
-var ErrBadDelta = errors.New("not the description of a pinbox delta")
+var ErrBadDelta = fault.New(fault.Input, "not the description of a pinbox delta",
+	"build the delta again")
 
 // Delta describes a store that contains only those layers of its lock that its bases lack. It
 // is the content of delta.json.

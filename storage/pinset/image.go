@@ -1,20 +1,24 @@
 package pinset
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker/reference"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Errors in the name of an image.
 var (
-	ErrNotPinned = errors.New("not a digest reference")
-	ErrShortName = errors.New("not the full name")
-	ErrBadName   = errors.New("not a valid image reference")
+	ErrNotPinned = fault.New(fault.Input, "not a digest reference",
+		"pin it as repository@sha256:…; `skopeo inspect docker://NAME` shows the digest of a tag")
+	ErrShortName = fault.New(fault.Input, "not the full name",
+		"write the full name; CRI-O does not pin short names")
+	ErrBadName = fault.New(fault.Input, "not a valid image reference",
+		"write it as registry/path@sha256:… or, where tags are taken, registry/path:tag")
 )
 
 // Image is an image reference with a digest. CRI-O pins an image if one of its names in the store

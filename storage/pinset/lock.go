@@ -13,13 +13,16 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // LockVersion is the version of the lock's format.
 const LockVersion = 1
 
 // ErrBadLock is the error for a lock that this version cannot read.
-var ErrBadLock = errors.New("not a pinbox lock")
+var ErrBadLock = fault.New(fault.Input, "not a pinbox lock",
+	"name a lock that this version of pinbox wrote")
 
 // rootAttributes are a mode in octal, a user and a group: FormatRootAttributes in storage/compose.
 var rootAttributes = regexp.MustCompile(`^[0-7]{4}:[0-9]{1,10}:[0-9]{1,10}$`)

@@ -14,6 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Group, kind and versions of the sets that the Machine Config Operator serves:
@@ -44,9 +45,12 @@ func CheckStore(name string) error {
 
 // Errors in a file of sets.
 var (
-	ErrNotSet       = errors.New("not a PinnedImageSet")
-	ErrEmptySet     = errors.New("has no images")
-	ErrDuplicateSet = errors.New("set name used twice")
+	ErrNotSet = fault.New(fault.Input, "not a PinnedImageSet",
+		"`oc explain pinnedimageset` shows the form")
+	ErrEmptySet = fault.New(fault.Input, "has no images",
+		"list at least one image under spec.pinnedImages, or leave the set out")
+	ErrDuplicateSet = fault.New(fault.Input, "set name used twice",
+		"give one of the sets another metadata.name")
 )
 
 // Set is one PinnedImageSet.

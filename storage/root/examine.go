@@ -1,12 +1,15 @@
 package root
 
-import "errors"
+import (
+	"github.com/pinbox/pinbox/storage/fault"
+)
 
 // examiner is the name under which Examine starts this program again.
 const examiner = "pinbox-examine"
 
 // ErrMount reports that stores cannot be mounted or opened to examine them.
-var ErrMount = errors.New("stores cannot be examined")
+var ErrMount = fault.New(fault.Other, "stores cannot be examined",
+	"mounting needs root, loop devices, and a kernel with squashfs and overlay")
 
 // StoreFile is a store in a file.
 type StoreFile struct {

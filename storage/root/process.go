@@ -1,12 +1,13 @@
 package root
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
 	"go.podman.io/storage/pkg/reexec"
 	"go.podman.io/storage/pkg/unshare"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Init must be the first call of main, and the only one of Init. The library starts this program
@@ -18,8 +19,9 @@ func Init() bool {
 }
 
 // ErrNotPermitted reports that this process may not write a graph root.
-var ErrNotPermitted = errors.New("writing a store as a folder takes root: its files have many owners, and it has " +
-	"devices and trusted attributes")
+var ErrNotPermitted = fault.New(fault.Usage,
+	"writing a store as a folder takes root: its files have many owners, and it has devices and trusted attributes",
+	"run it as root")
 
 // setVariable sets an environment variable until restore is called.
 func setVariable(name, value string) (restore func(), err error) {

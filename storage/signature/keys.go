@@ -15,14 +15,18 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors of keys and of signatures.
 var (
-	ErrKey      = errors.New("not a key that pinbox can use")
-	ErrUnsigned = errors.New("no signature")
-	ErrInvalid  = errors.New("the signature is not valid")
+	ErrKey = fault.New(fault.Input, "not a key that pinbox can use",
+		"docs/signing.md says how openssl and cosign make the file")
+	ErrUnsigned = fault.New(fault.Damaged, "no signature",
+		"sign it with --sign-key of `pinbox build`, `delta` or `medium`, or leave out --key")
+	ErrInvalid = fault.New(fault.Damaged, "the signature is not valid",
+		"find out who made it; --key names the key of the one who should have")
 )
 
 // maxKey is the maximum size of a file of keys in bytes.

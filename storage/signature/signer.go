@@ -8,14 +8,16 @@ import (
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
-	"errors"
 	"fmt"
 
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrPassphrase says that a secret key could not be decrypted.
-var ErrPassphrase = errors.New("the passphrase of the key is missing or wrong")
+var ErrPassphrase = fault.New(fault.Input, "the passphrase of the key is missing or wrong",
+	"give it with --sign-passphrase-file, or in the environment as PINBOX_SIGN_PASSPHRASE")
 
 // Signer makes signatures. The zero value makes none.
 type Signer struct{ key crypto.Signer }

@@ -1,15 +1,17 @@
 package squashfs
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // ErrIncompatible reports that compressed blocks of one image cannot be copied to another.
-var ErrIncompatible = errors.New("images differ in block size or compression")
+var ErrIncompatible = fault.New(fault.Input, "images differ in block size or compression",
+	"only stores with the same compression and block size can be compacted")
 
 // Copier copies trees of an image to the image of a Writer, without decompressing the blocks of
 // their files. It copies only blocks that a tree uses, and those that several trees use once. It

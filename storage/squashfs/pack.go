@@ -13,6 +13,8 @@ import (
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // PackVersion is the version of the pack format, docs/format.md, and of the way in which blocks
@@ -20,7 +22,8 @@ import (
 const PackVersion = "3"
 
 // ErrDamaged reports that a pack or an image does not have the bytes that were written.
-var ErrDamaged = errors.New("pack or image is damaged")
+var ErrDamaged = fault.New(fault.Damaged, "pack or image is damaged",
+	"the disk does not return what was written to it: check the disk")
 
 // A pack is a head, the blocks, the index, compressed by zstd, and a foot with the index's offset,
 // length and SHA-256.

@@ -2,7 +2,6 @@ package squashfs
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	goruntime "runtime"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/storage/codec"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Magic is the number with which every squashfs image starts, "hsqs" in little endian.
@@ -164,7 +164,8 @@ type superblock struct {
 }
 
 // ErrTooManyIDs reports that an image has more owners and groups than the format can number.
-var ErrTooManyIDs = errors.New("more than 65535 different owners and groups in one squashfs")
+var ErrTooManyIDs = fault.New(fault.Input, "more than 65535 different owners and groups in one squashfs",
+	"remove the image, or build it again with fewer file owners; spec.store.format dir has no limit")
 
 func encode(v any) []byte {
 	b, err := binary.Append(nil, binary.LittleEndian, v)

@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
@@ -33,12 +34,15 @@ func (s Store) open() (*squashfs.Reader, error) {
 var (
 	// ErrDamaged says that a thin delta does not have the form of docs/format.md, exceeds the limits,
 	// or gives other streams than it says.
-	ErrDamaged = errors.New("thin delta is damaged")
+	ErrDamaged = fault.New(fault.Damaged, "thin delta is damaged",
+		"copy the thin delta again from an intact copy, or build it again")
 	// ErrNoLayer says that none of the bases has a layer that is needed.
 	ErrNoLayer = errors.New("is in none of the bases")
 	// ErrBase says that a content of a base is not the one that the layer of the base had: a
 	// *BaseError has its place.
-	ErrBase = errors.New("content of a base is damaged")
+	ErrBase = fault.New(fault.Damaged, "content of a base is damaged",
+		"copy the base again from an intact copy, or build it again; a delta by layers, without --thin, does not "+
+			"read it, and a node can do without it if it has another store with the layer")
 )
 
 func damaged(format string, args ...any) error {
