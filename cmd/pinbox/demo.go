@@ -9,10 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	demoimages "github.com/pinbox/pinbox/builder/demo"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 func demoCommand() *cobra.Command {
@@ -32,11 +31,11 @@ func demoCommand() *cobra.Command {
 
 func demo(cmd *cobra.Command, out, base string) error {
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
-		return fmt.Errorf("%s: %w", out, artifact.ErrNotEmpty)
+		return fault.New(fault.Usage, out+": output folder is not empty", "choose another folder with -o, or remove this one")
 	}
 	program, err := os.ReadFile(besidePinbox("pinbox-node"))
 	if err != nil {
-		return fmt.Errorf("%w: %w", builder.ErrNodeBinary, err)
+		return fault.With(fmt.Errorf("pinbox-node cannot be used: %w", err), fault.Input, "`make` builds it next to pinbox")
 	}
 	images, next := filepath.Join(out, "images"), filepath.Join(out, "next")
 	if err := errors.Join(demoimages.Write(images, "1.0", program), demoimages.Write(next, "1.1", program)); err != nil {
