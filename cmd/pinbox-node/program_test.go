@@ -71,7 +71,7 @@ systemctl restart pinbox-node.service
 [ $(running) = $old ]
 [ $(sum $program) = $old ]
 sed -i 's/"version": 1,/"version": 2,/' /var/lib/pinbox/stores.d/state.json* # as a later program writes it
-$program stores >/tmp/stores 2>&1 && exit 1
+$program rollback --wait 1s >/tmp/stores 2>&1 && exit 1
 cat /tmp/stores
 grep -q "/var/lib/pinbox/programs/$new attach" /tmp/stores
 sed -i 's/"version": 2,/"version": 1,/' /var/lib/pinbox/stores.d/state.json*

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -63,7 +64,11 @@ func decode(content []byte, err error, name string, before []pinset.Set) ([]pins
 			errs = append(errs, fmt.Errorf("%s: %w: %q", s.Origin, pinset.ErrDuplicateSet, s.Name))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	err = errors.Join(errs...)
+	if f := fault.Of(err); f != nil { // a problem of the node, and not of what a command was given
+		err = fault.With(err, fault.Other, f.Hint)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return sets, nil
