@@ -37,7 +37,7 @@ func (s *session) replaceByCompacted(ctx context.Context) error {
 	}
 	s.state = after
 	if problem != nil {
-		return fmt.Errorf("%w: %w", ErrNotReplaced, problem)
+		return fault.Wrap(ErrNotReplaced, problem)
 	}
 	return nil
 }
