@@ -134,8 +134,8 @@ func spaceTests(base string) map[string]spaceTest {
 	}
 }
 
-// Partial blobs are removed only if there is too little space, which is then looked at again. A bug was that cmp.Or(f(),
-// g()) of errors calls both.
+// Partial blobs are removed only if there is too little space, which is then looked at again. A bug was that cmp.Or of
+// errors calls both of its functions.
 func TestFitsPruned(t *testing.T) {
 	needs := []need{{dir: "/cache", what: "the cache", bytes: 50, exact: true}}
 	failed := errors.New("failed")

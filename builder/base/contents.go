@@ -16,7 +16,8 @@ import (
 // Errors of bases whose contents are needed.
 var (
 	// ErrNoContents says that a base is known by its lock only, or cannot be read.
-	ErrNoContents = fault.New(fault.Input, "a thin delta is made of the contents of its bases, and it has none that can be read",
+	ErrNoContents = fault.New(fault.Input,
+		"a thin delta is made of the contents of its bases, and it has none that can be read",
 		"name the folder, the ISO or the medium of the store with --from, or the folder where it is mounted")
 	// ErrIncomplete says that the base of a delta is not beside it.
 	ErrIncomplete = fault.New(fault.Input, "it is a delta, and the store that it needs is not in the same folder",

@@ -12,8 +12,8 @@ import (
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
-// describeMessage describes an OpenPGP message that is signed, as those are with which images are signed: it returns the
-// IDs of the keys, as gpg shows them, and what it says was signed. Nothing of it is verified.
+// describeMessage describes an OpenPGP message that is signed, as those are with which images are signed: it returns
+// the IDs of the keys, as gpg shows them, and what it says was signed. Nothing of it is verified.
 func describeMessage(message []byte) (keys []string, signed []byte, err error) {
 	if err = signature.CheckSize(message); err == nil {
 		keys, signed, err = describePackets(bytes.NewReader(message), 0)

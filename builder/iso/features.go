@@ -11,7 +11,8 @@ import (
 )
 
 // ErrNoInstaller is returned for a live system that cannot install unattended.
-var ErrNoInstaller = fault.New(fault.Input, "the image cannot install unattended: "+featuresName+" has no installer-config",
+var ErrNoInstaller = fault.New(fault.Input,
+	"the image cannot install unattended: "+featuresName+" has no installer-config",
 	"use a newer live ISO, or spec.iso.mode live and install by hand")
 
 const featuresName = "coreos/features.json"

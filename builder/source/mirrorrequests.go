@@ -15,7 +15,8 @@ import (
 
 // Errors of the requested names.
 var (
-	ErrCollision = fault.New(fault.Input, "different images have the same tag in the mirror, so that only one of them is there",
+	ErrCollision = fault.New(fault.Input,
+		"different images have the same tag in the mirror, so that only one of them is there",
 		"give one of them a targetRepo or targetTag in additionalImages of the ImageSetConfiguration (for a "+
 			"catalog: targetCatalog or targetTag), and run oc-mirror again; the present output does not show which "+
 			"image it has")

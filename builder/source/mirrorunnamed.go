@@ -22,7 +22,8 @@ var (
 			"docker://NAME=docker://localhost:55000/REPOSITORY:TAG, one per line; or exclude them with "+
 			"ocMirror.exclude or --oc-mirror-exclude")
 	// A field requests images, there are only names, and no file has the names for the field.
-	ErrUnknownImages = fault.New(fault.Input, "requests images, and neither mapping.txt nor a complete log of the run names them",
+	ErrUnknownImages = fault.New(fault.Input,
+		"requests images, and neither mapping.txt nor a complete log of the run names them",
 		"run oc-mirror with the same ImageSetConfiguration and --dry-run, and add the mapping.txt that it writes "+
 			"to the paths; or exclude all images of the field with its name, such as mirror.helm, in "+
 			"ocMirror.exclude or --oc-mirror-exclude")

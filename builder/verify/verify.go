@@ -49,8 +49,8 @@ type Result struct {
 	Unchecked []string `json:"unchecked,omitempty"`
 }
 
-// failed is the error of a verification. Its cause counts if that says what is damaged; what else is wrong in damaged files
-// is no error of the user's input.
+// failed is the error of a verification. Its cause counts if that says what is damaged; what else is wrong in damaged
+// files is no error of the user's input.
 func failed(name string, cause error) error {
 	err := fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, cause)
 	if found := fault.Of(cause); found != nil && found.Exit == fault.Damaged {

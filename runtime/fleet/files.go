@@ -36,7 +36,8 @@ func (o Object) Write(file string, by signature.Signer) error {
 		if err != nil {
 			return err
 		}
-		if _, err := atomicfile.WriteVia(file+layout.SignatureSuffix+".new", file+layout.SignatureSuffix, sum, 0o644); err != nil {
+		to := file + layout.SignatureSuffix
+		if _, err := atomicfile.WriteVia(to+".new", to, sum, 0o644); err != nil {
 			return err
 		}
 	}

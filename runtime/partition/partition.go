@@ -33,7 +33,8 @@ var (
 	ErrInUse = fault.New(fault.Input, "the disk is in use, and would be erased",
 		"name another disk, or unmount what `lsblk` shows of this one")
 	// ErrDelta is for the store of a delta: in the partition, it would be alone.
-	ErrDelta = fault.New(fault.Input, "the medium has a delta, of which a node can only use the images with the stores below it",
+	ErrDelta = fault.New(fault.Input,
+		"the medium has a delta, of which a node can only use the images with the stores below it",
 		"`pinbox-node attach` takes it, once the node runs; install with a medium that `pinbox build` makes")
 )
 

@@ -34,7 +34,7 @@ func With(err error, exit int, hint string) error {
 	return &Error{Exit: exit, Hint: hint, text: err.Error(), cause: err}
 }
 
-// Wrap returns an error "effect: cause", of which the effect counts: where it is met, the hint of the cause would mislead.
+// Wrap returns an error "effect: cause", of which the effect counts: the hint of the cause would mislead.
 func Wrap(effect, cause error) error {
 	err := fmt.Errorf("%w: %w", effect, cause)
 	if f := Of(effect); f != nil {
