@@ -190,8 +190,8 @@ func TestDeltaWithoutAProgram(t *testing.T) {
 	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", dir)
 }
 
-// A delta needs less space than a full store. Layers are fetched early, so the disk may be full before the space that the
-// store needs is known.
+// A delta needs less space than a full store. Layers are fetched early, so the disk may be full before it is known what
+// the store needs.
 func TestDeltaOnASmallDisk(t *testing.T) {
 	u := newUpgrade(t)
 	disk := smallDisk(t)
