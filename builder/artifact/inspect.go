@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
@@ -81,6 +82,11 @@ func Inspect(name string) (iso.Info, error) {
 		info.Installs = ignition.InstallDisk(config)
 	}
 	return info, err
+}
+
+// IsNoISO reports whether Inspect has failed because the name is that of another file, or of a folder.
+func IsNoISO(err error) bool {
+	return errors.Is(err, iso9660.ErrNotISO) || errors.Is(err, syscall.EISDIR)
 }
 
 // Reset writes the base of an edited ISO. It returns ErrVerify if the base has changed.

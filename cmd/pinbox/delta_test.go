@@ -200,6 +200,9 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 	} {
 		flags := append([]string{"-c", u.next, "--insecure-registry=127.0.0.1", "-o", filepath.Join(disk, name)}, cache...)
 		u.run(cli.ExitSpace, "space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
+		if entries, err := os.ReadDir(filepath.Join(disk, name)); err == nil {
+			t.Errorf("%s: got %v, want nothing of the build", name, entries)
+		}
 		u.run(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
 	}
 }

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"slices"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +14,6 @@ import (
 	"github.com/pinbox/pinbox/builder/usage"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -89,7 +86,7 @@ func inspect(ctx context.Context, name, old, key string, hooks progress.Hooks) (
 		if !hasLock(info) {
 			return r, nil
 		}
-	case !errors.Is(err, iso9660.ErrNotISO) && !errors.Is(err, syscall.EISDIR): // a lock, or a folder
+	case !artifact.IsNoISO(err): // else it is a lock, or a folder
 		return r, err
 	}
 	if r.Report, err = usage.Read(ctx, name); err != nil {
