@@ -38,6 +38,15 @@ func pseudoTerminal(t *testing.T) (keyboard, terminal *os.File) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// The kernel drops what is not read yet when Ctrl-C is typed, and may do so after the program's answer to it.
+	settings, err := unix.IoctlGetTermios(int(terminal.Fd()), unix.TCGETS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings.Lflag |= unix.NOFLSH
+	if err := unix.IoctlSetTermios(int(terminal.Fd()), unix.TCSETS, settings); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.IoctlSetWinsize(int(keyboard.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 30, Col: 120}); err != nil {
 		t.Fatal(err)
 	}
