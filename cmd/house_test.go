@@ -17,12 +17,6 @@ import (
 
 const module = "github.com/pinbox/pinbox/"
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
-}
-
 // pkg is a package as `go list` prints it.
 type pkg struct {
 	ImportPath string

@@ -28,12 +28,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if root.Init() {
-		return
+	if !root.Init() {
+		m.Run()
 	}
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
 }
 
 // labels of an image, one of which would be a script if a page took it for HTML.

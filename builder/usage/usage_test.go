@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,19 +11,15 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pinbox/pinbox/builder/usage"
-	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
 func TestMain(m *testing.M) {
-	if root.Init() {
-		return
+	if !root.Init() {
+		m.Run()
 	}
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
 }
 
 // noise returns bytes that do not compress.

@@ -36,9 +36,7 @@ func TestMain(m *testing.M) {
 		go writeGoroutines(path)
 		main()
 	}
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
+	m.Run()
 }
 
 // passKilledAt makes the pass of `firstboot`, and kills the process before the step of this number.

@@ -20,12 +20,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
-}
-
 // buildDeltas builds an appliance and deltas, each with the store before it as base, and returns
 // their folders and pins.
 func buildDeltas(t *testing.T, deltas int) (folders, pins []string) {

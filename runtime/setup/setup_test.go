@@ -24,12 +24,6 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	fixtures.RemovePrograms()
-	os.Exit(code)
-}
-
 const crioUnit = "[Unit]\nDescription=CRI-O\n[Service]\nEnvironmentFile=-/etc/sysconfig/crio\n" +
 	"ExecStart=/usr/bin/crio $CRIO_CONFIG_OPTIONS\n"
 
