@@ -22,7 +22,7 @@ DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-to
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build release release-test docs docs-test node cross demo test kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
+.PHONY: build release release-test docs docs-test node cross demo test flaky weekly weekly-boot weekly-flaky weekly-fuzz weekly-nodes kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
 build:
 	CGO_ENABLED=0 $(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -68,13 +68,32 @@ demo: build
 # As root with Debian's packages nothing is skipped but what needs files of others
 # beside this project; another user skips, by name, what mounts.
 test: deps docs-deps peers vet
-	go test -race -skip 'Memory|ManyFiles' ./storage/squashfs ./storage/compose ./storage/atomicfile
-	$(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1) go test -p 3 -timeout 30m ./...
+	fixtures/left.sh go test -race -skip 'Memory|ManyFiles' ./storage/squashfs ./storage/compose ./storage/atomicfile
+	$(allroot) fixtures/left.sh go test -p 3 -timeout 30m ./...
+# A test that root skips fails.
+allroot = $(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1)
 
-# Appliances boot in virtual machines, and get later releases: about 15 minutes, and one
-# for the live ISO.
+# The tests of PKG TIMES times, in a random order, on a machine that is busy: make flaky PKG=./runtime/stores
+PKG   = ./...
+TIMES = 1
+flaky: deps docs-deps peers
+	$(allroot) fixtures/flaky.sh $(TIMES) $(PKG)
+
+# An appliance of each mode boots in a virtual machine, and gets a later release.
 boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 45m -parallel 2 -v ./fixtures/live
+
+# What takes longer than a commit can wait for; each part can run alone. All of it takes a day on two cores.
+weekly: weekly-boot weekly-flaky weekly-fuzz weekly-nodes soak mutate release-test
+weekly-boot: deps boot-deps peers bin/peers/live.iso
+	go test $(GOFLAGS),boot,weekly -timeout 120m -parallel 2 -v ./fixtures/live
+weekly-flaky:
+	$(MAKE) flaky TIMES=5
+# A target that tries fewer inputs in a second finds nothing.
+weekly-fuzz:
+	fixtures/fuzz.sh 10m 20
+weekly-nodes:
+	PINBOX_NODES=1000 $(MAKE) simulation
 
 # Nodes with a real kubelet, and with an API server and etcd. The first time builds both: about 7 minutes.
 kube-test: deps kube-deps peers kube-peers
