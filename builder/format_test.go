@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
@@ -16,6 +17,7 @@ import (
 func TestFormatsOfTheStore(t *testing.T) {
 	for _, name := range format.Names() {
 		t.Run(name, func(t *testing.T) {
+			fixtures.NeedRoot(t)
 			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) {
 				o.Appliance.Spec.Store.Format = format.Name(name)
 			})

@@ -203,6 +203,8 @@ func TestRefusedArchives(t *testing.T) {
 // Tags of local inputs are resolved to the digests in the lock, as tags of registries are. A bug was that
 // the current digest was used. The order of the inputs and their kinds do not matter.
 func TestLockHoldsLocalTags(t *testing.T) {
+	fixtures.NeedRoot(t)
+	fixtures.Need(t, "skopeo")
 	_, pins := fixtures.Samples(t)
 	const name = "quay.example.com/site/app:1"
 	root := filepath.Join(t.TempDir(), "graph")

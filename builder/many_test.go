@@ -127,6 +127,7 @@ func archiveOf(t *testing.T, n int) source.Entry {
 
 // storeOf returns a source that is a store of n images.
 func storeOf(t *testing.T, n int) source.Entry {
+	fixtures.NeedRoot(t) // the files of the store have many owners
 	o, dir := appliance.Options(t, nil), filepath.Join(t.TempDir(), "store")
 	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
 	appliance.Build(t, o)

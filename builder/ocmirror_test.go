@@ -307,6 +307,8 @@ func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 
 // Images of a store that another program wrote are copied unchanged.
 func TestContainersStorage(t *testing.T) {
+	fixtures.NeedRoot(t)
+	fixtures.Need(t, "skopeo")
 	registry, pins := fixtures.Samples(t)
 	root := filepath.Join(t.TempDir(), "graph")
 	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount

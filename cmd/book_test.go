@@ -25,12 +25,8 @@ var (
 
 // The book has all pages of docs, and its links lead to a page, and to a place in it. It fetches nothing.
 func TestBook(t *testing.T) {
-	mkdocs, err := exec.LookPath("mkdocs")
-	if err != nil {
-		fixtures.Skip(t, "%v; `make deps` installs it", err)
-	}
 	site := t.TempDir()
-	cmd := exec.Command(mkdocs, "build", "--strict", "--quiet", "--site-dir", site)
+	cmd := exec.Command(fixtures.Need(t, "mkdocs"), "build", "--strict", "--quiet", "--site-dir", site)
 	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

@@ -187,7 +187,7 @@ func TestUnitsGolden(t *testing.T) {
 			}
 			fixtures.Golden(t, name+"-"+base, got)
 		}
-		if out, err := exec.Command("systemd-analyze", verify...).CombinedOutput(); err != nil || len(out) > 0 {
+		if out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), verify...).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: got %v from systemd-analyze verify, want no error and no output\n%s", name, err, out)
 		}
 	}

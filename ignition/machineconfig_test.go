@@ -78,7 +78,7 @@ func TestUnitsOfAMachineConfig(t *testing.T) {
 	for _, unit := range units {
 		verify = append(verify, strings.Replace(filepath.Base(unit), "@.", "@sr0.", 1))
 	}
-	if out, err := exec.Command("systemd-analyze", verify...).CombinedOutput(); err != nil || len(out) > 0 {
+	if out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), verify...).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("got %v from systemd-analyze verify, want no error and no output\n%s", err, out)
 	}
 }

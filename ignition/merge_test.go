@@ -90,7 +90,7 @@ func apply(t *testing.T, config []byte) (root string) {
 	}
 	// It refuses to run outside of a container, which it recognises by this file.
 	const inContainer = `mount -t tmpfs tmpfs /run && touch /run/.containerenv && exec "$@"`
-	cmd := exec.Command("unshare", "--mount", "sh", "-c", inContainer, "sh",
+	cmd := exec.Command(fixtures.Need(t, "unshare"), "--mount", "sh", "-c", inContainer, "sh",
 		program, "--root", root, "--ignore-unsupported", "--offline", file)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("ignition-apply: %v\n%s", err, out)

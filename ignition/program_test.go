@@ -175,6 +175,7 @@ func TestProgramThatCannotBeRead(t *testing.T) {
 // fetch returns the commands that fetch and install the program(0), for a server and folders of a test.
 func fetch(t *testing.T, url, state, bin string) (script string) {
 	t.Helper()
+	fixtures.Need(t, "curl")
 	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/fetched-pinbox-fetch-store.service"))
 	if err != nil {
 		t.Fatal(err)

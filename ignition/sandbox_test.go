@@ -26,7 +26,7 @@ func TestSandboxes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.Command("systemd-analyze", "security", "--offline=true", "--no-pager",
+			out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), "security", "--offline=true", "--no-pager",
 				"--threshold="+highest, unit).CombinedOutput()
 			if err != nil {
 				t.Errorf("got %v, want an exposure of at most 4.0\n%s", err, out)

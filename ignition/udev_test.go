@@ -70,7 +70,7 @@ func udev(t *testing.T, label, action, rules string) (device, out string) {
 	if err := os.WriteFile(filepath.Join(dir, "rules"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("unshare", "--mount", "sh", "-ec", `
+	cmd := exec.Command(fixtures.Need(t, "unshare"), "--mount", "sh", "-ec", `
 major=$(stat -c %t "$0") minor=$(stat -c %T "$0")
 mount -t tmpfs tmpfs /run
 mount -t tmpfs tmpfs /dev

@@ -140,20 +140,20 @@ func median(times []time.Duration) float64 {
 // An added file begins at a block of the file system, whatever the base and the files before it. So btrfs
 // and XFS share the blocks of a store, and making the ISO copies nothing.
 func TestAdditionsBeginAtBlocks(t *testing.T) {
-	images := map[string]func(out string, additions []Addition) error{
-		"medium": func(out string, additions []Addition) error {
+	images := map[string]func(t *testing.T, out string, additions []Addition) error{
+		"medium": func(t *testing.T, out string, additions []Addition) error {
 			return Create(t.Context(), out, MediumLabel, 0o644, time.Unix(0, 0), additions, nil)
 		},
 	}
 	for kind, options := range fixtures.LiveISOs {
-		images[kind] = func(out string, additions []Addition) error {
+		images[kind] = func(t *testing.T, out string, additions []Addition) error {
 			return Apply(t.Context(), fixtures.LiveISO(t, options...), out, Edit{Additions: additions})
 		}
 	}
 	for kind, create := range images {
 		t.Run(kind, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out.iso")
-			if err := create(out, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
+			if err := create(t, out, []Addition{{"lock.json", 5, strings.NewReader("lock\n")},
 				addition(sparse(t, 1<<20))}); err != nil {
 				t.Fatal(err)
 			}

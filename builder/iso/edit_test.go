@@ -125,7 +125,7 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 		t.Errorf("got the lock %q, %v; want %q", text, err, "lock\n")
 	}
 	// xorriso reads the tree that it prefers.
-	listing, err := exec.Command("xorriso", "-indev", out, "-find", "/", "-type", "f", "-exec",
+	listing, err := exec.Command(fixtures.Need(t, "xorriso"), "-indev", out, "-find", "/", "-type", "f", "-exec",
 		"report_lba").CombinedOutput()
 	if err != nil {
 		t.Fatalf("xorriso: got %v, want no error\n%s", err, listing)
@@ -140,7 +140,7 @@ func checkTrees(t *testing.T, out string, size int64, args []string) {
 		t.Errorf("xorriso: got %d bytes, want %d\n%s", sum, size, listing)
 	}
 	for _, tree := range trees(args) {
-		out, err := exec.Command("isoinfo", append(append([]string{"-i", out}, tree...), "-l")...).CombinedOutput()
+		out, err := exec.Command(fixtures.Need(t, "isoinfo"), append(append([]string{"-i", out}, tree...), "-l")...).CombinedOutput()
 		if err != nil || !strings.Contains(strings.ToLower(string(out)), "/pinbox/") ||
 			!strings.Contains(strings.ToLower(string(out)), "store.squashfs") {
 			t.Errorf("isoinfo %v: got %v, want the store in the list\n%s", tree, err, out)

@@ -168,6 +168,7 @@ func TestArchiveIsReadByCpio(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	fixtures.Need(t, "cpio")
 	cmd := exec.Command("sh", "-c", "gunzip | cpio --quiet -idm")
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(packed)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
+	"github.com/pinbox/pinbox/fixtures"
 )
 
 // All layers of an appliance, of a delta with its bases, and of their ISOs are read again.
@@ -28,6 +29,8 @@ func TestLayersAreReadAgain(t *testing.T) {
 
 // A store with other content than its records say is found, although its file has no damage.
 func TestStoreWithOtherContent(t *testing.T) {
+	fixtures.NeedRoot(t) // unsquashfs writes trusted attributes
+	fixtures.Need(t, "unsquashfs", "mksquashfs")
 	dir := copied(t, built(t).base)
 	shell(t, dir, `unsquashfs -quiet -no-progress -dest tree store.squashfs
 		file=$(find tree/overlay/*/diff -type f -size +0 | head -1)

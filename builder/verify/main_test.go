@@ -58,6 +58,7 @@ func TestMain(m *testing.M) {
 // built returns the samples. The first call builds them.
 func built(t *testing.T) samples {
 	t.Helper()
+	fixtures.Need(t, "xorriso") // not in the first test alone
 	build.Do(func() {
 		if err := made.make(t.Context(), fixtures.LiveISO(t)); err != nil {
 			t.Fatal(err)

@@ -4,10 +4,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/fixtures"
 )
 
 // A process that has put a store together has its own priority again.
 func TestPriorityIsRestored(t *testing.T) {
+	fixtures.NeedRoot(t) // others cannot raise a priority again
 	nice := func() int {
 		t.Helper()
 		reversed, err := unix.Getpriority(unix.PRIO_PROCESS, 0)

@@ -66,7 +66,7 @@ func newDisk(t *testing.T, size int64) string {
 	if err := os.Truncate(file, 64*mib); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("sfdisk", "--quiet", file)
+	cmd := exec.Command(fixtures.Need(t, "sfdisk"), "--quiet", file)
 	cmd.Stdin = strings.NewReader("label: gpt\nlabel-id: 00000000-0000-4000-A000-000000000001\n" +
 		"size=1MiB,name=BIOS-BOOT\nsize=8MiB,name=EFI-SYSTEM\nsize=8MiB,name=boot\nsize=32MiB,name=root\n")
 	if out, err := cmd.CombinedOutput(); err != nil {

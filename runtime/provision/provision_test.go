@@ -79,6 +79,7 @@ func TestNodeWithoutStoreGolden(t *testing.T) {
 
 // The real systemd-tmpfiles makes the directories, and changes none that exist.
 func TestTmpfiles(t *testing.T) {
+	fixtures.NeedRoot(t)
 	root := t.TempDir()
 	p := parts(t, provision.Node{})
 	f := provision.Tmpfiles(p.Directories)
@@ -94,7 +95,6 @@ func TestTmpfiles(t *testing.T) {
 	if err := os.Chmod(existing, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.NeedRoot(t)
 	fixtures.Run(t, "systemd-tmpfiles", "--root="+root, "--create", conf)
 	for _, d := range p.Directories {
 		want := os.FileMode(d.Mode)

@@ -34,7 +34,7 @@ func TestGoldenUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command("systemd-analyze", "verify", "--man=no",
+	out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), "verify", "--man=no",
 		filepath.Join(dir, unitName(m.Where))).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("got %v, want no problems\n%s", err, out)

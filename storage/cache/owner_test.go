@@ -6,11 +6,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/cache"
 )
 
 // The folder may be one in which others create files, as /tmp; the folders of the entries may not.
 func TestFoldersThatOthersCanWrite(t *testing.T) {
+	fixtures.NeedRoot(t) // to give folders away
 	for name, test := range map[string]struct {
 		folder string
 		mode   os.FileMode

@@ -182,6 +182,8 @@ func mounted(t *testing.T, w *squashfs.Writer, store *compose.Store) string {
 // What pinbox makes of a layer is what tar2sqfs makes of it, where that can read it:
 // sqfsdiff finds no difference. As a control it finds one file that is another.
 func TestLayersPackAsByTar2sqfs(t *testing.T) {
+	fixtures.NeedRoot(t) // to read all files of this machine
+	fixtures.Need(t, "tar2sqfs", "sqfsdiff")
 	dir := t.TempDir()
 	stream := filepath.Join(dir, "layer.tar")
 	fixtures.Run(t, "tar", "--xattrs", "--sort=name", "--one-file-system", "-C", "/", "-cf", stream, "etc",

@@ -27,7 +27,7 @@ import (
 func openssl(t *testing.T, dir string) func(args ...string) {
 	return func(args ...string) {
 		t.Helper()
-		cmd := exec.Command("openssl", args...)
+		cmd := exec.Command(fixtures.Need(t, "openssl"), args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("openssl %s: %v\n%s", strings.Join(args, " "), err, out)

@@ -91,7 +91,7 @@ func TestCopiesAreEqual(t *testing.T) {
 				t.Errorf("(-original +copy)\n%.3000s", diff)
 			}
 			// The original and the copy may differ in whether a large directory has an index.
-			out, err := exec.Command("sqfsdiff", "-T", "-a", from, "-b", to).CombinedOutput()
+			out, err := exec.Command(fixtures.Need(t, "sqfsdiff"), "-T", "-a", from, "-b", to).CombinedOutput()
 			for line := range strings.Lines(string(out)) {
 				if !strings.Contains(line, "extended type") {
 					t.Errorf("sqfsdiff: got %v and %q, want no difference", err, line)

@@ -208,7 +208,7 @@ func TestKernelReadsEveryKindOfInode(t *testing.T) {
 	if n, err := syscall.Getxattr(dir+"/sub/a", "security.capability", buf); err != nil || n != 20 {
 		t.Errorf("capability: got %d bytes, %v, want 20", n, err)
 	}
-	out, err := exec.Command("unsquashfs", "-lls", img).CombinedOutput()
+	out, err := exec.Command(fixtures.Need(t, "unsquashfs"), "-lls", img).CombinedOutput()
 	if err != nil {
 		t.Fatalf("unsquashfs: %v\n%s", err, out)
 	}

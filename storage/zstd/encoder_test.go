@@ -13,6 +13,7 @@ import (
 
 	kzstd "github.com/klauspost/compress/zstd"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/zstd"
 )
 
@@ -117,7 +118,7 @@ func testEncoder(t *testing.T, open func() *zstd.Encoder) {
 	if err := os.WriteFile(file, frames, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := exec.Command("zstd", "-dc", file).Output(); err != nil || !bytes.Equal(got, all) {
+	if got, err := exec.Command(fixtures.Need(t, "zstd"), "-dc", file).Output(); err != nil || !bytes.Equal(got, all) {
 		t.Errorf("got %d bytes, %v from libzstd; want %d", len(got), err, len(all))
 	}
 }
@@ -209,7 +210,7 @@ func sizeOfLibzstd(t *testing.T, level string, all []byte, size int) (sum int) {
 		}
 		args = append(args, file)
 	}
-	if out, err := exec.Command("zstd", args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(fixtures.Need(t, "zstd"), args...).CombinedOutput(); err != nil {
 		t.Fatalf("zstd: %v: %s", err, out)
 	}
 	for _, file := range args[3:] {
