@@ -371,11 +371,10 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 }
 
 func TestBuildIntoTheCurrentFolder(t *testing.T) {
-	pins := samples(t)
+	pins, node := samples(t), fixtures.Program(t, nodePackage)
 	t.Chdir(t.TempDir())
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
-		"--insecure-registry=127.0.0.1",
-		"--node-binary", fixtures.Program(t, nodePackage), "-o", ".")
+		"--insecure-registry=127.0.0.1", "--node-binary", node, "-o", ".")
 	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "it is the current folder", stderr)
 	}
