@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinbox/pinbox/fixtures/fakecri"
@@ -48,22 +49,24 @@ func TestImageWhoseLookupFails(t *testing.T) {
 
 // A pull of an unknown size ends when it takes the reserve.
 func TestPullOfUnknownSizeLeavesTheReserve(t *testing.T) {
-	node := &fakeNode{resolveErr: errors.New("no such host")}
-	node.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
-		node.mu.Lock()
-		node.space = disk.Space{Total: 1 << 40, Free: 1 << 30}
-		node.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Second):
-			return nil
+	synctest.Test(t, func(t *testing.T) {
+		node := &fakeNode{resolveErr: errors.New("no such host")}
+		node.server = &fakecri.Server{Pull: func(ctx context.Context, _ string) error {
+			node.mu.Lock()
+			node.space = disk.Space{Total: 1 << 40, Free: 1 << 30}
+			node.mu.Unlock()
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(10 * time.Second):
+				return nil
+			}
+		}}
+		r := newReconciler(t, node, 1)
+		r.Limits.Reserve, r.Retry.Tries = runtime.Reserve{Bytes: 16 << 30}, 1
+		s := runPass(t, r)
+		if s.Images[0].ErrorClass != runtime.Space || s.Images[0].State == runtime.Pinned {
+			t.Errorf("got %+v, want the pull ended for lack of space", s.Images[0])
 		}
-	}}
-	r := newReconciler(t, node, 1)
-	r.Limits.Reserve, r.Retry.Tries = runtime.Reserve{Bytes: 16 << 30}, 1
-	s := runPass(t, r)
-	if s.Images[0].ErrorClass != runtime.Space || s.Images[0].State == runtime.Pinned {
-		t.Errorf("got %+v, want the pull ended for lack of space", s.Images[0])
-	}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinbox/pinbox/fixtures/fakecri"
@@ -197,15 +198,17 @@ func (u imagesInUse) ImagesInUse(context.Context) (map[string]bool, error) { ret
 // CRI-O finds an image by its digest, but pins it by its name: an image with another name is
 // pulled, which adds the name.
 func TestImageUnderAnotherNameIsPulled(t *testing.T) {
-	r, node := newRecordingNode(t, 2)
-	images := node.sets[0].Images
-	node.stored = []string{images[0].String(), images[1].String()}
-	r.Images = unpinnedFirst{node}
-	r.PinTimeout = 50 * time.Millisecond
-	runPass(t, r)
-	if got := slices.DeleteFunc(slices.Clone(node.calls), func(call string) bool { return call != "pull" }); len(got) != 1 {
-		t.Errorf("got %d pulls, want 1, of the image that is not pinned", len(got))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r, node := newRecordingNode(t, 2)
+		images := node.sets[0].Images
+		node.stored = []string{images[0].String(), images[1].String()}
+		r.Images = unpinnedFirst{node}
+		r.PinTimeout = 50 * time.Millisecond
+		runPass(t, r)
+		if got := slices.DeleteFunc(slices.Clone(node.calls), func(call string) bool { return call != "pull" }); len(got) != 1 {
+			t.Errorf("got %d pulls, want 1, of the image that is not pinned", len(got))
+		}
+	})
 }
 
 // unpinnedFirst lists the first image as not pinned.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -31,15 +32,17 @@ func (c *slowCRIO) List(ctx context.Context) ([]pinset.StoredImage, error) {
 func TestPassWaitsForPins(t *testing.T) {
 	for name, stored := range map[string]bool{"after a reload": true, "after a pull": false} {
 		t.Run(name, func(t *testing.T) {
-			r, j := newRecordingNode(t, 1)
-			if stored {
-				j.stored = []string{j.sets[0].Images[0].String()}
-			}
-			c := &slowCRIO{recordingNode: j, slow: 4}
-			r.Images = c
-			if s := runPass(t, r); !s.Healthy() || c.lists != c.slow+1 {
-				t.Errorf("got %v after %d lists, want a healthy node after %d", s.Errors, c.lists, c.slow+1)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r, j := newRecordingNode(t, 1)
+				if stored {
+					j.stored = []string{j.sets[0].Images[0].String()}
+				}
+				c := &slowCRIO{recordingNode: j, slow: 4}
+				r.Images = c
+				if s := runPass(t, r); !s.Healthy() || c.lists != c.slow+1 {
+					t.Errorf("got %v after %d lists, want a healthy node after %d", s.Errors, c.lists, c.slow+1)
+				}
+			})
 		})
 	}
 }
@@ -54,16 +57,18 @@ func TestConflictIsNotAReasonToReload(t *testing.T) {
 		"an unknown reason": {nil, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, j := newRecordingNode(t, 1)
-			j.stored = []string{j.sets[0].Images[0].String()}
-			r.Images, r.PinTimeout = &slowCRIO{recordingNode: j, slow: 1000}, time.Millisecond
-			r.Pins = conflictingPins{recordingNode: j, conflict: c.conflict, exact: true}
-			runPass(t, r)
-			runPass(t, r)
-			got := len(slices.DeleteFunc(slices.Clone(j.calls), func(call string) bool { return call != "pin" }))
-			if got != c.reloads {
-				t.Errorf("got %d reloads in two passes, want %d", got, c.reloads)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r, j := newRecordingNode(t, 1)
+				j.stored = []string{j.sets[0].Images[0].String()}
+				r.Images, r.PinTimeout = &slowCRIO{recordingNode: j, slow: 1000}, time.Millisecond
+				r.Pins = conflictingPins{recordingNode: j, conflict: c.conflict, exact: true}
+				runPass(t, r)
+				runPass(t, r)
+				got := len(slices.DeleteFunc(slices.Clone(j.calls), func(call string) bool { return call != "pin" }))
+				if got != c.reloads {
+					t.Errorf("got %d reloads in two passes, want %d", got, c.reloads)
+				}
+			})
 		})
 	}
 }

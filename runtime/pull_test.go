@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinbox/pinbox/fixtures/fakecri"
@@ -46,18 +47,20 @@ func TestProgressOfPulls(t *testing.T) {
 
 // A pull that is tried again does not wait until the status is published next.
 func TestRetryIsIndependentOfPublishing(t *testing.T) {
-	r, _ := newFlakyRegistry(t, 1, func(_ pinset.Image, attempt int) error {
-		if attempt == 1 {
-			return errors.New("connection refused")
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := newFlakyRegistry(t, 1, func(_ pinset.Image, attempt int) error {
+			if attempt == 1 {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+		r.PublishInterval = time.Hour
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if s, err := r.Pass(ctx); err != nil || !s.Healthy() {
+			t.Errorf("got %v, %v, want a healthy node", s.Errors, err)
 		}
-		return nil
 	})
-	r.PublishInterval = time.Hour
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if s, err := r.Pass(ctx); err != nil || !s.Healthy() {
-		t.Errorf("got %v, %v, want a healthy node", s.Errors, err)
-	}
 }
 
 // Once a pass has pulled an image that failed before, it does more than to repeat failures.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -64,85 +65,93 @@ func TestPullsAreRetriedByClass(t *testing.T) {
 		"write /var/tmp/x: no space left on device":                {runtime.Space, 1},
 	} {
 		t.Run(text, func(t *testing.T) {
-			r, g := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return status.Error(codes.Unknown, text) })
-			r.Retry.Tries = 3
-			s := runPass(t, r)
-			if tries := len(g.order); tries != want.tries {
-				t.Errorf("got %d attempts, want %d", tries, want.tries)
-			}
-			if got := s.Images[0]; got.ErrorClass != want.class || got.Error != text || !s.Degraded() {
-				t.Errorf("got the status %+v, want an error of class %s: %s", got, want.class, text)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r, g := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return status.Error(codes.Unknown, text) })
+				r.Retry.Tries = 3
+				s := runPass(t, r)
+				if tries := len(g.order); tries != want.tries {
+					t.Errorf("got %d attempts, want %d", tries, want.tries)
+				}
+				if got := s.Images[0]; got.ErrorClass != want.class || got.Error != text || !s.Degraded() {
+					t.Errorf("got the status %+v, want an error of class %s: %s", got, want.class, text)
+				}
+			})
 		})
 	}
 }
 
 // The wait doubles up to Retry.Longest; a random part of up to a half is subtracted.
 func TestPullBackoff(t *testing.T) {
-	refused := errors.New("connection refused")
-	r, g := newFlakyRegistry(t, 1, func(_ pinset.Image, attempt int) error {
-		if attempt < 5 {
-			return refused
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("connection refused")
+		r, g := newFlakyRegistry(t, 1, func(_ pinset.Image, attempt int) error {
+			if attempt < 5 {
+				return refused
+			}
+			return nil
+		})
+		r.Retry = runtime.Retry{First: 80 * time.Millisecond, Longest: 200 * time.Millisecond, Tries: 5}
+		var waits []time.Duration
+		r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, wait time.Duration) {
+			if f.Class != runtime.Network || f.Text != refused.Error() {
+				t.Errorf("got the fault %+v, want one of the network: %v", f, refused)
+			}
+			waits = append(waits, wait)
 		}
-		return nil
+		if s := runPass(t, r); !s.Healthy() {
+			t.Errorf("got %v, want a healthy node after the fifth attempt", s.Errors)
+		}
+		const ms = time.Millisecond
+		longest := []time.Duration{80 * ms, 160 * ms, 200 * ms, 200 * ms}
+		if len(waits) != len(longest) {
+			t.Fatalf("got %v, want %d waits", waits, len(longest))
+		}
+		tried := g.tried[g.order[0]]
+		for i, all := range longest {
+			if waits[i] < all/2 || waits[i] > all {
+				t.Errorf("wait %d: got %s, want between %s and %s", i+1, waits[i], all/2, all)
+			}
+			if waited := tried[i+1].Sub(tried[i]); waited < waits[i] {
+				t.Errorf("wait %d: got attempt %d after %s, want at least %s", i+1, i+2, waited, waits[i])
+			}
+		}
 	})
-	r.Retry = runtime.Retry{First: 80 * time.Millisecond, Longest: 200 * time.Millisecond, Tries: 5}
-	var waits []time.Duration
-	r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, wait time.Duration) {
-		if f.Class != runtime.Network || f.Text != refused.Error() {
-			t.Errorf("got the fault %+v, want one of the network: %v", f, refused)
-		}
-		waits = append(waits, wait)
-	}
-	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("got %v, want a healthy node after the fifth attempt", s.Errors)
-	}
-	const ms = time.Millisecond
-	longest := []time.Duration{80 * ms, 160 * ms, 200 * ms, 200 * ms}
-	if len(waits) != len(longest) {
-		t.Fatalf("got %v, want %d waits", waits, len(longest))
-	}
-	tried := g.tried[g.order[0]]
-	for i, all := range longest {
-		if waits[i] < all/2 || waits[i] > all {
-			t.Errorf("wait %d: got %s, want between %s and %s", i+1, waits[i], all/2, all)
-		}
-		if waited := tried[i+1].Sub(tried[i]); waited < waits[i] {
-			t.Errorf("wait %d: got attempt %d after %s, want at least %s", i+1, i+2, waited, waits[i])
-		}
-	}
 }
 
 // After the last attempt, the hook Failed gets no time of a next one.
 func TestNoWaitAfterTheLastAttempt(t *testing.T) {
-	r, _ := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return errors.New("connection refused") })
-	r.Retry.Tries = 2
-	var waits []time.Duration
-	r.Hooks.Failed = func(_ pinset.Image, _ runtime.Fault, wait time.Duration) { waits = append(waits, wait) }
-	runPass(t, r)
-	if len(waits) != 2 || waits[0] == 0 || waits[1] != 0 {
-		t.Errorf("got the waits %v, want one, and then 0", waits)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return errors.New("connection refused") })
+		r.Retry.Tries = 2
+		var waits []time.Duration
+		r.Hooks.Failed = func(_ pinset.Image, _ runtime.Fault, wait time.Duration) { waits = append(waits, wait) }
+		runPass(t, r)
+		if len(waits) != 2 || waits[0] == 0 || waits[1] != 0 {
+			t.Errorf("got the waits %v, want one, and then 0", waits)
+		}
+	})
 }
 
 // While one image waits for its next attempt, the others are pulled.
 func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
-	var first string
-	r, g := newFlakyRegistry(t, 3, func(img pinset.Image, attempt int) error {
-		if img.String() == first && attempt == 1 {
-			return errors.New("connection refused")
+	synctest.Test(t, func(t *testing.T) {
+		var first string
+		r, g := newFlakyRegistry(t, 3, func(img pinset.Image, attempt int) error {
+			if img.String() == first && attempt == 1 {
+				return errors.New("connection refused")
+			}
+			return nil
+		})
+		images := g.sets[0].Images
+		first = images[0].String()
+		r.Retry.First = 300 * time.Millisecond
+		if s := runPass(t, r); !s.Healthy() {
+			t.Errorf("got %v, want a healthy node", s.Errors)
 		}
-		return nil
+		if want := []string{first, images[1].String(), images[2].String(), first}; !slices.Equal(g.order, want) {
+			t.Errorf("got the attempts %q, want %q", g.order, want)
+		}
 	})
-	images := g.sets[0].Images
-	first = images[0].String()
-	r.Retry.First = 300 * time.Millisecond
-	if s := runPass(t, r); !s.Healthy() {
-		t.Errorf("got %v, want a healthy node", s.Errors)
-	}
-	if want := []string{first, images[1].String(), images[2].String(), first}; !slices.Equal(g.order, want) {
-		t.Errorf("got the attempts %q, want %q", g.order, want)
-	}
 }
 
 // A pass began, published a status without the errors of the last one, and the node was not

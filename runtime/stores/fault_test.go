@@ -27,7 +27,6 @@ func copyStore(t *testing.T, store string) string {
 
 // A damaged or unsuitable store is refused before anything is changed, and leaves no files.
 func TestRefusedStores(t *testing.T) {
-	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("firstboot")
 	short, changed, bare := copyStore(t, s.stores[1]), copyStore(t, s.stores[1]), copyStore(t, s.stores[1])
@@ -90,7 +89,6 @@ func TestRefusedStores(t *testing.T) {
 
 // A store for another architecture is refused.
 func TestAnotherArchitecture(t *testing.T) {
-	t.Parallel()
 	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
@@ -116,7 +114,6 @@ func TestAnotherArchitecture(t *testing.T) {
 
 // A store is refused if CRI-O's configuration names no slots.
 func TestNodeWithoutSlots(t *testing.T) {
-	t.Parallel()
 	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
@@ -131,7 +128,6 @@ func TestNodeWithoutSlots(t *testing.T) {
 
 // A node has seven slots for attached stores.
 func TestEverySlotHasAStore(t *testing.T) {
-	t.Parallel()
 	s := newSystem(t, 9)
 	for n := 1; n < 8; n++ {
 		s.mustRun("attach", s.stores[n])
@@ -144,7 +140,6 @@ func TestEverySlotHasAStore(t *testing.T) {
 
 // Two processes attach the same store at once, and a third one stops waiting for the lock.
 func TestTwoAttachesAtOnce(t *testing.T) {
-	t.Parallel()
 	s := newSystem(t, 2)
 	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
 	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
@@ -170,7 +165,6 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 // If a base is not mounted, or the file of a store is damaged or missing, CRI-O starts with the
 // other stores, and the status names the problem.
 func TestStartWithUnavailableStores(t *testing.T) {
-	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("attach", s.stores[2])
@@ -229,7 +223,6 @@ func TestStartWithUnavailableStores(t *testing.T) {
 
 // An error in node.json is reported, but CRI-O starts with the current release all the same.
 func TestStartWithInvalidNodeConfiguration(t *testing.T) {
-	t.Parallel()
 	s := newSystem(t, 2)
 	s.mustRun("attach", s.stores[1])
 	config := filepath.Join(s.Root, "etc/pinbox/node.json")
