@@ -184,8 +184,8 @@ KILLS   = 5
 CHANGES = 600
 CYCLES  = 100
 soak: deps peers
-	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores -run 'TestKilled(CommandIsDoneAgain|AtRandomMoments)'
-	PINBOX_SOAK=$(CHANGES) go test -count=1 -v -timeout 4h ./cmd/pinbox-node -run TestSetThatChangesEachSecond
+	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores -run 'TestKilled(CommandIsDoneAgain|AtRandomMoments|AtEveryStep)'
+	PINBOX_SOAK=$(CHANGES) go test -count=1 -v -timeout 4h ./cmd/pinbox-node -run TestSetThatKeepsChanging
 	PINBOX_SOAK=$(CYCLES) go test -count=1 -v -timeout 4h ./runtime/stores -run TestCyclesOfReleases
 
 # Writes golden files and the schema anew.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -53,13 +52,14 @@ func listenNotify(t *testing.T) (socket string, messages func() []string) {
 
 // `run` follows the sets, repairs manual changes, and notifies systemd.
 func TestRunFollowsTheSetsAndRepairsDrift(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	socket, messages := listenNotify(t)
-	t.Setenv("NOTIFY_SOCKET", socket)
-	t.Setenv("WATCHDOG_USEC", "200000")
-	_, stop := start(t, n, "run", "--interval", "500ms")
+	agent := n.Pinbox("run", "--interval", "500ms")
+	agent.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
+	stop := launch(t, agent, true)
 	pins := func(want ...string) func() bool {
 		return func() bool {
 			pinned, _ := pinnedByCRIO(t, n)
@@ -99,6 +99,7 @@ func TestRunFollowsTheSetsAndRepairsDrift(t *testing.T) {
 
 // Without the folder of sets, nothing is unpinned.
 func TestSetsFolderIsRemoved(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	a := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
@@ -139,7 +140,7 @@ func memory(t testing.TB, pid int) int64 {
 
 // nodeWith500Images boots a node with 500 images in 5 sets. Every second set also has the images of
 // the set before it.
-func nodeWith500Images(t testing.TB) (*crio.Node, []string) {
+func nodeWith500Images(t testing.TB) (*crio.Node, *sample.Registry, *fixtures.Access, []string) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
 	pins, err := registry.PushMany(t.Context(), 500)
@@ -155,23 +156,30 @@ func nodeWith500Images(t testing.TB) (*crio.Node, []string) {
 		sets = append(append(sets, "---\n"...), sample.SetNamed(fmt.Sprintf("set-%d", i), pins[from:to]...)...)
 	}
 	n := appliance.Boot(t, appliance.Options(t, sets), "")
+	access.Take()
+	n.Start()
+	return n, registry, access, pins
+}
+
+// A first boot with the store needs no registry, and does not reload CRI-O.
+func Test500ImagesIn5Sets(t *testing.T) {
+	t.Parallel()
+	n, registry, access, pins := nodeWith500Images(t)
+	s := healthy(t, n)
+	if requests := access.Take(); len(requests) != 0 {
+		t.Errorf("got the requests %v, want none", requests)
+	}
+	if log := n.Log(); strings.Contains(log, "Configuration reload") {
+		t.Error("got a reload of CRI-O, want none")
+	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	access.Take()
-	n.Start()
-	return n, pins
-}
-
-func Test500ImagesIn5Sets(t *testing.T) {
-	n, pins := nodeWith500Images(t)
-	s := healthy(t, n)
 	if len(s.Images) != 500 || len(s.Sets) != 5 || s.Sets[1].Images != 200 {
 		t.Errorf("got %q and %d sets, want 500 images in 5 sets, 200 in the second", s.Summary(), len(s.Sets))
 	}
 	cmd, stop := start(t, n, "run", "--interval", "300ms")
-	eventually(t, "some passes are made", func() bool { return time.Since(currentStatus(n).Time) < time.Second })
-	time.Sleep(2 * time.Second)
+	awaitPasses(t, n, 4)
 	if rss := memory(t, cmd.Process.Pid); rss > 50<<20 {
 		t.Errorf("got %d MB of memory for 500 images, want at most 50", rss>>20)
 	} else {
@@ -190,7 +198,17 @@ func Test500ImagesIn5Sets(t *testing.T) {
 	stop()
 }
 
+// awaitPasses waits for so many passes after now.
+func awaitPasses(t testing.TB, n *crio.Node, passes int) {
+	t.Helper()
+	for last := currentStatus(n).Time; passes > 0; passes-- {
+		eventually(t, "another pass is made", func() bool { return currentStatus(n).Time.After(last) })
+		last = currentStatus(n).Time
+	}
+}
+
 func TestPruneRemovesUnusedImages(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	n := appliance.Bare(t)
 	writeDropin(t, n, "10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n")

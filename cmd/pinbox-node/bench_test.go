@@ -9,7 +9,7 @@ import (
 // A pass with nothing to do over 500 images: a new process each time, and
 // a real CRI-O. The Machine Config Operator waits a second for each image.
 func BenchmarkPassOver500Images(b *testing.B) {
-	n, _ := nodeWith500Images(b)
+	n, _, _, _ := nodeWith500Images(b)
 	var cpu time.Duration
 	for b.Loop() {
 		cmd := n.Pinbox("firstboot")
@@ -24,7 +24,7 @@ func BenchmarkPassOver500Images(b *testing.B) {
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
-	time.Sleep(3 * time.Second)
+	awaitPasses(b, n, 10)
 	b.ReportMetric(float64(memory(b, cmd.Process.Pid))/(1<<20), "MB-resident")
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // killed

@@ -20,6 +20,9 @@ func writeDropin(t *testing.T, n *crio.Node, name, content string) {
 // Other files of CRI-O's configuration can keep images from being pinned. The status names the file,
 // and a pass pins the images once the file is removed.
 func TestConfigurationsThatPreventPins(t *testing.T) {
+	t.Parallel()
+	n, registry, _ := boot(t)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	for name, test := range map[string]struct {
 		file, content string
 		want          []string
@@ -36,10 +39,7 @@ func TestConfigurationsThatPreventPins(t *testing.T) {
 			[]string{"CRI-O refused to reload: Unable to reload configuration", "chatty"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, registry, _ := boot(t)
-			a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
-			n.WriteSet("s.yaml", sample.SetNamed("s", a))
-			healthy(t, n)
+			restore(t, n, []string{a})
 			writeDropin(t, n, test.file, test.content)
 			n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 			s := degraded(t, n, "", "")

@@ -36,6 +36,7 @@ func stallAt(number int32) (fault func(http.ResponseWriter, *http.Request) bool,
 // holds for a blob that is being fetched, for an image of which one layer is unpacked, and for a power cut after
 // which crio-wipe runs.
 func TestNodeDiesInAPull(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		blob   int32
 		reboot bool
@@ -44,6 +45,7 @@ func TestNodeDiesInAPull(t *testing.T) {
 		"by a power cut in its last blob": {3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n, registry, access := boot(t)
 			good, bad := push(t, registry, "app/good", 1_000), push(t, registry, "app/bad", 30_000, 40_000)
 			n.WriteSet("s.yaml", sample.SetNamed("s", good))

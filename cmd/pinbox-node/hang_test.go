@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/watch"
 )
 
 // dead uses a store in place on a disk that then answers nothing, to pinbox-node and to mount(8). The limits are
@@ -23,8 +26,8 @@ systemctl stop var-lib-pinbox-stores-1.mount
 for unit in pinbox-mount.service var-lib-pinbox-stores-1.mount; do
 	mkdir -p /etc/systemd/system/$unit.d
 done
-printf '[Service]\nTimeoutStartSec=6\nTimeoutStopSec=2\n' >/etc/systemd/system/pinbox-mount.service.d/limit.conf
-printf '[Mount]\nTimeoutSec=4\n' >/etc/systemd/system/var-lib-pinbox-stores-1.mount.d/limit.conf
+printf '[Service]\nTimeoutStartSec=3\nTimeoutStopSec=1\n' >/etc/systemd/system/pinbox-mount.service.d/limit.conf
+printf '[Mount]\nTimeoutSec=1\n' >/etc/systemd/system/var-lib-pinbox-stores-1.mount.d/limit.conf
 systemctl daemon-reload
 touch /disk/hang
 while [ ! -e /disk/hangs ]; do sleep 0.1; done
@@ -44,6 +47,7 @@ echo script completed
 // A disk that does not answer delays CRI-O by the time limit of pinbox-mount.service. systemd abandons a mount(8) that
 // waits for the disk in the kernel in the same way. With a real systemd.
 func TestDeadDeviceDelaysCRIOForALimitedTime(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	o := appliance.Options(t, sample.SetNamed("s", push(t, registry, "app/a", 1000)))
 	appliance.Build(t, o)
@@ -54,21 +58,11 @@ func TestDeadDeviceDelaysCRIOForALimitedTime(t *testing.T) {
 	}
 	disk := fixtures.NewFaultyDisk(t)
 	fixtures.Run(t, "cp", d.Out+"/delta.squashfs", d.Out+"/SHA256SUMS", disk.Dir)
-	wait := func(name string) {
-		for t.Context().Err() == nil {
-			if _, err := os.Stat(disk.Path(name)); err == nil {
-				return
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
-	}
-	go func() {
-		wait("hang")
-		end := disk.Hang()
-		_ = os.WriteFile(disk.Path("hangs"), nil, 0o600) // or the script waits until the time is up
-		wait("end")
-		end()
-	}()
+	ctx, stop := context.WithCancel(t.Context())
+	var hanging sync.WaitGroup
+	defer hanging.Wait()
+	defer stop()
+	hanging.Go(func() { hangOnRequest(ctx, disk) })
 	golden := func(name string) string {
 		text, err := os.ReadFile(fixtures.Root(t) + "/fixtures/golden/installed-" + name)
 		if err != nil {
@@ -96,6 +90,30 @@ func TestDeadDeviceDelaysCRIOForALimitedTime(t *testing.T) {
 	for _, line := range strings.Split(out, "\n") {
 		if strings.Contains(line, " after ") && strings.HasSuffix(strings.TrimSpace(line), " s") {
 			t.Log(strings.TrimSpace(line))
+		}
+	}
+}
+
+// hangOnRequest makes a disk hang once it has a file hang, which it answers by a file hangs, until it has a file end.
+func hangOnRequest(ctx context.Context, disk *fixtures.FaultyDisk) {
+	has := func(name string) bool {
+		_, err := os.Stat(disk.Path(name))
+		return err == nil
+	}
+	var end func()
+	for changes := watch.Changes(ctx, disk.Dir, time.Hour); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changes:
+		}
+		if end == nil && has("hang") {
+			end = disk.Hang()
+			_ = os.WriteFile(disk.Path("hangs"), nil, 0o600) // or the script waits until the time is up
+		}
+		if end != nil && has("end") {
+			end()
+			return
 		}
 	}
 }

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/crio"
 )
@@ -26,7 +28,7 @@ import (
 const (
 	// maxMemory is how much memory an attach may use, in KiB, whatever the medium.
 	maxMemory = 128 << 10
-	// maxTime is how long it may take.
+	// maxTime is how long it may take, in seconds of a processor.
 	maxTime = 20 * time.Second
 	// huge is the size of a hostile document, in bytes: more than any that is in memory as a whole may
 	// have.
@@ -128,6 +130,7 @@ func links(t *testing.T, folder string, n int) {
 // Whatever a store has in it: attach ends soon, with an error, needs little memory, and leaves
 // nothing behind.
 func TestHostileStores(t *testing.T) {
+	t.Parallel()
 	image := `{"pin":"quay.io/a/b@sha256:` + strings.Repeat("0", 64) + `",`
 	for name, c := range map[string]struct {
 		document string
@@ -171,11 +174,13 @@ func TestHostileStores(t *testing.T) {
 		"small set in JSON":   {"pinbox/sets/a.json", text{"[", "0,", "0]", 200 << 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			attachHostile(t, hostileStore(t, map[string]text{c.document: c.text}))
 		})
 	}
 	for name, folder := range map[string]string{"many files": "", "many sets": "pinbox/sets"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			dir := t.TempDir()
 			hostileTree(t, filepath.Join(dir, "tree"), nil)
 			links(t, filepath.Join(dir, "tree", folder), 40_000)
@@ -197,24 +202,13 @@ func attachHostile(t *testing.T, source string) {
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"), "attach", source,
+	peak, took, code, output := measured(t, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"), "attach", source,
 		"--sets", path("etc/pinbox/sets.d"), "--crio-config", path("etc/crio"), "--state", path("state"),
 		"--status", path("status.json"), "--socket", path("crio.sock"), "--wait", "1s", "--reserve", "0")
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
-	start := time.Now()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	peak := watchMemory(cmd.Process, done)
-	took := time.Since(start)
 	for slot := range 8 { // if it was mounted
 		_ = syscall.Unmount(path(fmt.Sprintf("state/stores/%d", slot)), syscall.MNT_DETACH)
 	}
-	code := cmd.ProcessState.ExitCode()
-	t.Logf("%d KiB, %v, exit code %d: %.300s", peak, took, code, output.String())
+	t.Logf("%d KiB, %v, exit code %d: %.300s", peak, took, code, output)
 	if code != 3 && code != 4 {
 		t.Errorf("got exit code %d, want 3 or 4", code)
 	}
@@ -227,36 +221,61 @@ func attachHostile(t *testing.T, source string) {
 	}
 }
 
-// watchMemory returns the most memory that a process had until it ended, in KiB. rusage cannot tell: it
-// has the memory of the test as well, from before exec(2). A process that uses far too much is killed.
-func watchMemory(p *os.Process, done <-chan error) (peak int) {
-	for {
-		select {
-		case <-done:
-			return peak
-		case <-time.After(2 * time.Millisecond):
-		}
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid)) // it may have ended
-		for line := range strings.Lines(string(status)) {
-			if value, ok := strings.CutPrefix(line, "VmHWM:"); ok {
-				now, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(value), " kB"))
-				peak = max(peak, now)
-			}
-		}
-		if peak > 8*maxMemory {
-			_ = p.Kill() // it may have ended
-		}
+// measureChild is the variable with the file into which the test program writes what its child has used.
+const measureChild = "PINBOX_TEST_MEASURE_CHILD"
+
+// measured runs a program, and returns the most memory that it had, in KiB, the time of processors that it took, its exit
+// code, and what it printed. The test program runs it a second time, as the parent: until exec(2), a process has the
+// memory of its parent, which counts, and this one has much.
+func measured(t *testing.T, program string, args ...string) (peak int64, took time.Duration, code int, output string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
 	}
+	file := filepath.Join(t.TempDir(), "usage")
+	cmd := exec.Command(self, append([]string{program}, args...)...)
+	cmd.Env = append(os.Environ(), measureChild+"="+file)
+	out, _ := cmd.CombinedOutput() // its state says more
+	content, err := os.ReadFile(file)
+	var ns int64
+	if err == nil {
+		_, err = fmt.Sscan(string(content), &peak, &ns)
+	}
+	if err != nil {
+		t.Fatalf("got %v, want what %v has used\n%s", err, cmd, out)
+	}
+	return peak, time.Duration(ns), cmd.ProcessState.ExitCode(), string(out)
+}
+
+// runMeasured runs a program in a process of its own, which cannot take all memory of the machine.
+func runMeasured(file string, args []string) (code int) {
+	limit := uint64(16 * maxMemory << 10)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	err := unix.Setrlimit(unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit})
+	if err == nil {
+		_ = cmd.Run() // its state says more
+		usage := cmd.ProcessState.SysUsage().(*syscall.Rusage)
+		took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		err = os.WriteFile(file, fmt.Appendln(nil, usage.Maxrss, took.Nanoseconds()), 0o600)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return cmd.ProcessState.ExitCode()
 }
 
 // Links next to a store lead to a device without an end, or to a pipe.
 func TestHostileFolders(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"SHA256SUMS", "delta.squashfs.sig", "delta.squashfs"} {
 		for to, make := range map[string]func(string) error{
 			"/dev/zero": func(name string) error { return os.Symlink("/dev/zero", name) },
 			"a pipe":    func(name string) error { return syscall.Mkfifo(name, 0o644) },
 		} {
 			t.Run(name+" is "+to, func(t *testing.T) {
+				t.Parallel()
 				dir := t.TempDir()
 				if err := make(filepath.Join(dir, name)); err != nil {
 					t.Fatal(err)
@@ -274,6 +293,7 @@ func TestHostileFolders(t *testing.T) {
 
 // An ISO can have a large root directory, and more volume descriptors than any program writes.
 func TestHostileMedia(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ root, descriptors int }{
 		"root directory of 60 MB":  {60 << 20, 1},
 		"root directory of 4 MiB":  {4 << 20, 1},
@@ -281,6 +301,7 @@ func TestHostileMedia(t *testing.T) {
 		"root directory elsewhere": {-1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			file := filepath.Join(t.TempDir(), "medium.iso")
 			if err := os.WriteFile(file, hostileISO(c.root, c.descriptors), 0o644); err != nil {
 				t.Fatal(err)

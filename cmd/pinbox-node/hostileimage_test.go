@@ -49,6 +49,7 @@ func tags(n int) (all []string) {
 
 // Images whose documents match their records, but have far too much in them.
 func TestHostileImages(t *testing.T) {
+	t.Parallel()
 	var named []hostileImage
 	for n, all := 0, tags(20*200_000); n < 20; n++ {
 		named = append(named, newHostileImage(n, all[n*200_000:][:200_000]))
@@ -60,6 +61,7 @@ func TestHostileImages(t *testing.T) {
 	}
 	for name, images := range map[string][]hostileImage{"names": named, "indexes": {indexed}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			documents := map[string]text{}
 			var records []layout.Image
 			for _, i := range images {
@@ -75,6 +77,7 @@ func TestHostileImages(t *testing.T) {
 		})
 	}
 	t.Run("tags in the lock", func(t *testing.T) {
+		t.Parallel()
 		zeros := "sha256:" + strings.Repeat("0", 64)
 		image := `{"pin":"quay.io/a/%d@` + zeros + `","manifest":"` + zeros + `","config":"` + zeros + `","tags":["%s"]}`
 		var all []string

@@ -24,11 +24,13 @@ import (
 // While /run is full, a pass changes nothing and says so. The status stays that of the last pass, and
 // the first pass with space does the work.
 func TestFullRun(t *testing.T) {
+	t.Parallel()
 	for name, fill := range map[string]string{
 		"bytes":  "dd if=/dev/zero of=filler bs=4096 2>&1 | grep -q 'No space left'",
 		"inodes": "! touch $(seq -f filler%g 100) 2>/dev/null",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n, registry, _ := boot(t)
 			a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 			dir := n.Path("small")
@@ -65,6 +67,7 @@ func TestFullRun(t *testing.T) {
 // All that a node has was written later than now: its clock was set back. Passes work, and no time in
 // the status is in the future.
 func TestClockSetBack(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))

@@ -61,7 +61,7 @@ func wantPinned(t *testing.T, n *crio.Node, want ...string) {
 func degraded(t *testing.T, n *crio.Node, set, text string, args ...string) runtime.Status {
 	t.Helper()
 	result := n.Do("firstboot", args...)
-	s := readStatus(n)
+	s := currentStatus(n)
 	if result.Code != 1 || !s.Degraded() {
 		t.Fatalf("got exit code %d and %+v, want 1 and a degraded node\n%s%s", result.Code, s.Conditions,
 			result.Out, result.Err)
@@ -75,16 +75,25 @@ func degraded(t *testing.T, n *crio.Node, set, text string, args ...string) runt
 			t.Error("got a node that is progressing and degraded, want only degraded")
 		}
 	}
-	for _, st := range s.Sets {
-		if st.Name == set && (st.LastFailedGeneration != st.DesiredGeneration ||
-			!strings.Contains(st.LastFailedGenerationError, text)) {
-			t.Errorf("set %s: got %+v, want %q", set, st, text)
-		}
+	if set != "" {
+		wantFailed(t, s, set, text)
 	}
 	return s
 }
 
+// wantFailed checks the error of a set.
+func wantFailed(t *testing.T, s runtime.Status, set, text string) {
+	t.Helper()
+	for _, st := range s.Sets {
+		if st.Name == set && st.LastFailedGeneration == st.DesiredGeneration && strings.Contains(st.LastFailedGenerationError, text) {
+			return
+		}
+	}
+	t.Errorf("got the sets %+v, want that %s has failed with %q", s.Sets, set, text)
+}
+
 func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	pin := push(t, registry, "app/large", 6_000_000)
 	n := appliance.Bare(t)
@@ -105,6 +114,7 @@ func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 }
 
 func TestE2PinThenUnpinOneThenAll(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
@@ -124,6 +134,7 @@ func TestE2PinThenUnpinOneThenAll(t *testing.T) {
 // E3 and E4: the source cannot be reached, a mirror of its repository or of its
 // whole domain can.
 func TestE3E4ImagesComeFromMirrors(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	pin := push(t, registry, "mirror/app/a", 1000)
 	digest := pin[strings.Index(pin, "@"):]
@@ -134,6 +145,7 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 			"[[registry.mirror]]\nlocation = \"" + registry.Host + "/mirror\"\n",
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			host := "source.invalid"
 			if strings.Contains(conf, host+":443") { // the registry's own port may begin so
 				host += ":443"
@@ -157,6 +169,7 @@ func TestE3E4ImagesComeFromMirrors(t *testing.T) {
 }
 
 func TestE5AnImageThatDoesNotExist(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	good := push(t, registry, "app/a", 1000)
 	bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
@@ -191,6 +204,7 @@ func collect(t *testing.T, n *crio.Node) {
 }
 
 func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
+	t.Parallel()
 	n, registry, access := boot(t)
 	kept, gone := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", kept, gone))
@@ -212,6 +226,7 @@ func TestE6GarbageCollectionKeepsWhatIsPinned(t *testing.T) {
 }
 
 func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	pin := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
@@ -227,6 +242,7 @@ func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
 }
 
 func TestE11TwoSetsShareAnImage(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	shared, own := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("one.yaml", sample.SetNamed("one", shared))
@@ -242,6 +258,7 @@ func TestE11TwoSetsShareAnImage(t *testing.T) {
 
 // The cluster does not take such a set; the node keeps what it had.
 func TestE12DuplicateImagesAreRefused(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
@@ -252,6 +269,7 @@ func TestE12DuplicateImagesAreRefused(t *testing.T) {
 }
 
 func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	custom, worker, master := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000),
 		push(t, registry, "app/c", 3000)
@@ -267,6 +285,7 @@ func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
 }
 
 func TestO3StandardPool(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	worker, custom := push(t, registry, "app/b", 2000), push(t, registry, "app/c", 3000)
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
@@ -276,8 +295,10 @@ func TestO3StandardPool(t *testing.T) {
 }
 
 func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
+	t.Parallel()
 	for _, pool := range []string{"worker", "custom"} {
 		t.Run(pool, func(t *testing.T) {
+			t.Parallel()
 			n, registry, _ := boot(t)
 			bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
 			n.WriteSet("bad.yaml", sample.Set(pool, bad))
@@ -290,6 +311,7 @@ func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
 
 // O of a disconnected site: an image that is on the node is pinned without a registry.
 func TestImagesOnTheNodeNeedNoRegistry(t *testing.T) {
+	t.Parallel()
 	n, registry, access := boot(t)
 	pin := push(t, registry, "app/a", 1000)
 	if _, err := n.Images().PullImage(t.Context(),
@@ -307,6 +329,7 @@ func TestImagesOnTheNodeNeedNoRegistry(t *testing.T) {
 
 // On a node that the Machine Config Operator manages, nothing is written and nothing is pulled.
 func TestManagedNodeIsOnlyReported(t *testing.T) {
+	t.Parallel()
 	n, registry, access := boot(t)
 	pin := push(t, registry, "app/a", 1000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
@@ -349,6 +372,7 @@ func TestManagedNodeIsOnlyReported(t *testing.T) {
 
 // When a node joins a cluster while `run` runs, pinbox-node leaves its pins to the operator.
 func TestNodeBecomesManaged(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -42,39 +41,11 @@ func push(t testing.TB, r *sample.Registry, repository string, sizes ...int) str
 func healthy(t *testing.T, n *crio.Node, args ...string) runtime.Status {
 	t.Helper()
 	result := n.Do("firstboot", args...)
-	s := readStatus(n)
+	s := currentStatus(n)
 	if result.Code != 0 || !s.Healthy() {
 		t.Fatalf("got exit code %d, want 0 and a healthy status\n%s%s", result.Code, result.Out, result.Err)
 	}
 	return s
-}
-
-// A first boot with the store needs no registry, and is fast.
-func TestFirstBootOf200ImagesContactsNoRegistry(t *testing.T) {
-	registry, access := appliance.Registry(t)
-	pins, err := registry.PushMany(t.Context(), 200)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := appliance.Boot(t, appliance.Options(t, sample.Set("worker", pins...)), "")
-	n.Start()
-	access.Take()
-	start := time.Now()
-	s := healthy(t, n)
-	took := time.Since(start)
-	if requests := access.Take(); len(requests) != 0 {
-		t.Errorf("got the requests %v, want none", requests)
-	}
-	if len(s.Images) != 200 || s.Sets[0].Pinned != 200 {
-		t.Errorf("got %q, want 200 images pinned", s.Summary())
-	}
-	t.Logf("200 images in %v", took)
-	if took > 10*time.Second {
-		t.Errorf("got %v for 200 images, want at most 10 s", took)
-	}
-	if log := n.Log(); strings.Contains(log, "Configuration reload") {
-		t.Error("got a reload of CRI-O, want none")
-	}
 }
 
 // configs returns the size of the configurations of these stacks, in bytes.
@@ -118,6 +89,7 @@ func layers(t *testing.T, from int, sizes ...int) (sum int64) {
 // A set changes: only the missing blobs are fetched. An image that is removed from the set stays pinned, since
 // the store has it.
 func TestOnlyMissingBlobsAreFetched(t *testing.T) {
+	t.Parallel()
 	registry, access := appliance.Registry(t)
 	old := push(t, registry, "app/old", 50_000, 1_000)
 	shared := push(t, registry, "app/shared", 50_000, 2_000)

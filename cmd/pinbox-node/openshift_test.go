@@ -119,6 +119,7 @@ func machineConfigFiles(t *testing.T, n *crio.Node) map[string]string {
 // On a node that the operator manages, stores are mounted and attached and nothing is pinned; pinbox-node writes no
 // file that a MachineConfig holds, which would degrade the node.
 func TestNodeOfAMachineConfig(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker))
 	next := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Mixed))
@@ -169,6 +170,7 @@ func TestNodeOfAMachineConfig(t *testing.T) {
 // In 4.18 without a feature in preview, the operator neither writes nor removes pins: pinbox-node pins, with the sets
 // of the store, until the node has an OpenShift whose operator does.
 func TestNobodyElsePins(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, append(append(sample.Set("worker", pins.Docker), "---\n"...), sample.Set("master", pins.Mixed)...))
 	n := machineConfig(t, o, spec.OpenShift{Version: "4.18"})
@@ -200,6 +202,7 @@ func TestNobodyElsePins(t *testing.T) {
 // E7, Polarion 81925: pods run from pinned images while nothing can be pulled, also after the node has restarted. With
 // a kubelet, which restarts as well: TestPodsRunFromAStore.
 func TestE7PodsWithoutARegistry(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	n := appliance.Boot(t, appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker)), pins.Pause)
 	if err := registry.Close(); err != nil {
@@ -219,6 +222,7 @@ func TestE7PodsWithoutARegistry(t *testing.T) {
 
 // E10, Polarion 80334: a pool of a user's own. Its nodes also have the sets of the workers, and not those of others.
 func TestE10CustomPool(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	sets := append(append(sample.Set("infra", pins.Docker), "---\n"...), sample.Set("worker", pins.Pause)...)
 	sets = append(append(sets, "---\n"...), sample.Set("master", pins.Mixed)...)
@@ -246,6 +250,7 @@ func TestE10CustomPool(t *testing.T) {
 
 // Polarion 73636: a node that is added later has the pinned images, and here without a pull.
 func TestPolarion73636ScaledNodes(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker))
 	first := machineConfig(t, o, spec.OpenShift{Version: "4.20"})
@@ -263,6 +268,7 @@ func TestPolarion73636ScaledNodes(t *testing.T) {
 
 // Polarion 81831: the conditions of a MachineConfigNode while a set has an image that does not exist, and after.
 func TestPolarion81831Degraded(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	bad := registry.Host + "/openshiftfake/fakeimage@sha256:" + strings.Repeat("0", 64)
 	n.WriteSet("bad.yaml", sample.SetNamed("bad", bad))
@@ -278,6 +284,7 @@ func TestPolarion81831Degraded(t *testing.T) {
 // E8, Polarion 81956: all images of a release are pinned, the operating system as well. Polarion 85529: the operator
 // updates nodes from that, if podman and rpm-ostree find it, by its digest.
 func TestE8AndPolarion85529Release(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	release, err := registry.PushRelease(t.Context(), "4.20.4", 8)
 	if err != nil {
@@ -313,6 +320,7 @@ func TestE8AndPolarion85529Release(t *testing.T) {
 // With a ContainerRuntimeConfig, the operator's storage.conf is the only list of the stores. CRI-O lists each image
 // once, and a later store is attached; before the operator has written the list, it is not.
 func TestStoresOfAContainerRuntimeConfig(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Docker))
 	next := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Mixed))

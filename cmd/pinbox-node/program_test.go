@@ -84,6 +84,7 @@ echo script completed
 // A medium brings a newer program: the next start of a unit installs it, and what runs goes on. Each start of the
 // service put back the program of the appliance's own store. A rollback brings that one back.
 func TestProgramMovesOn(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	sums := map[string]digest.Digest{}
 	release := func(number int64, version string, o builder.Options) builder.Options {

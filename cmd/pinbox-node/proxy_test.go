@@ -27,6 +27,7 @@ func httpProxy(t *testing.T, host string) (url string, requests *atomic.Int64) {
 // The registry can be reached by a proxy alone: pinbox-node takes that of node.env, CRI-O that of its unit. An image
 // that only CRI-O reaches is pulled, too.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	const host = "registry.invalid:5000"
@@ -37,18 +38,14 @@ func TestProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	url, requests := httpProxy(t, registry.Host)
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} {
-		t.Setenv(name, url)
-	}
+	n.Env = []string{"HTTP_PROXY=" + url, "HTTPS_PROXY=" + url}
 	n.Start()
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	if r := n.Do("plan"); r.Code != 0 || !strings.Contains(r.Out, a) || requests.Load() == 0 {
 		t.Errorf("plan with the proxy: got exit code %d after %d requests, want 0\n%s%s", r.Code, requests.Load(), r.Out, r.Err)
 	}
 	healthy(t, n)
-	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY"} { // CRI-O has them still
-		t.Setenv(name, "")
-	}
+	n.Env = nil // CRI-O has them still
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	if r := n.Do("plan"); r.Code != 1 || !strings.Contains(r.Out, "registry.invalid") {
 		t.Errorf("plan without the proxy: got exit code %d, want 1 and the host\n%s%s", r.Code, r.Out, r.Err)

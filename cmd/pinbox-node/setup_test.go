@@ -112,6 +112,7 @@ sleep 100
 // a reboot, and becomes what it was. Kills in between do not matter, CRI-O is restarted once, and what refers to a
 // store keeps it. Then it boots as one whose image was set up.
 func TestSetUpMachine(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, pins.Sets())
 	o.Appliance.Metadata.Name, o.Appliance.Metadata.Release = "ship-7", 1
@@ -133,7 +134,7 @@ func TestSetUpMachine(t *testing.T) {
 		"etc/crio/crio.conf.d/10-pause":                    "[crio.image]\npause_image = \"" + pins.Pause + "\"\n",
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s --reserve 0\"\n",
+		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s --reserve 0 --retry 50ms\"\n",
 		"etc/hosts":                                        "127.0.0.1 localhost\n",
 		"etc/resolv.conf":                                  "",
 		"usr/share/microshift/release/release-x86_64.json": `{"release": {"base": "4.20.0"}, "images": {"a": "` +

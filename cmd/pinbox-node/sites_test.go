@@ -76,6 +76,7 @@ func deltasOf(r builder.SitesResult) map[string]string {
 // other releases, and one without a store, each that can be served attaches its delta and has all images, without a
 // registry.
 func TestDeltasOfReports(t *testing.T) {
+	t.Parallel()
 	registry, access := appliance.Registry(t)
 	app := func(sizes ...int) string { return push(t, registry, "app", sizes...) }
 	tool := push(t, registry, "tool", 60_000)

@@ -57,6 +57,7 @@ func writeLock(t *testing.T, n *crio.Node, pins ...string) {
 
 // One byte decides; the sizes are from the lock.
 func TestSpaceTooLittleAndJustEnough(t *testing.T) {
+	t.Parallel()
 	n, registry, access := smallNode(t, 64<<20, 2000)
 	pin := push(t, registry, "app/a", 5_000_000, 1_000_000)
 	writeLock(t, n, pin)
@@ -95,6 +96,7 @@ func TestSpaceTooLittleAndJustEnough(t *testing.T) {
 
 // At its threshold, the kubelet starts to remove images.
 func TestSpaceStaysBelowTheKubeletsThreshold(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := smallNode(t, 64<<20, 2000)
 	pin := push(t, registry, "app/a", 6_000_000)
 	writeLock(t, n, pin)
@@ -106,8 +108,10 @@ func TestSpaceStaysBelowTheKubeletsThreshold(t *testing.T) {
 // The disk fills up while the first of two images is pulled: that pull completes or fails, and the
 // second pull is not started.
 func TestSpaceFilledBySomebodyElseDuringAPull(t *testing.T) {
+	t.Parallel()
 	for name, left := range map[string]int64{"the second does not fit": 4 << 20, "nothing fits": 100_000} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			n, registry, access := smallNode(t, 64<<20, 2000)
 			first, second := push(t, registry, "app/first", 1_000_000), push(t, registry, "app/second", 20_000_000)
 			writeLock(t, n, first, second)
@@ -169,6 +173,7 @@ func pushFiles(t *testing.T, registry *sample.Registry, files int) string {
 }
 
 func TestSpaceOutOfInodes(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := smallNode(t, 64<<20, 1000)
 	pin := pushFiles(t, registry, 1200)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
@@ -187,6 +192,7 @@ func TestSpaceOutOfInodes(t *testing.T) {
 
 // An index counts as its image for this platform. Layers that are on the node do not count.
 func TestPlanCountsOnlyMissingLayers(t *testing.T) {
+	t.Parallel()
 	n, registry, _ := boot(t)
 	base := push(t, registry, "app/base", 1_000_000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", base))
