@@ -20,6 +20,7 @@ import (
 // without a restart of CRI-O. After each one its images are listed, found by both digests,
 // pinned, and run.
 func TestFourDeltas(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 5)
 	s.mustRun("firstboot")
 	s.wantPinned(0)
@@ -50,6 +51,7 @@ func TestFourDeltas(t *testing.T) {
 
 // Stores are detached in every order, each once nothing refers to it.
 func TestDetachInEveryOrder(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 4)
 	s.mustRun("firstboot")
 	for _, order := range [][]string{
@@ -84,6 +86,7 @@ func TestDetachInEveryOrder(t *testing.T) {
 
 // CRI-O keeps containers and images on two disks: detach looks at both.
 func TestDetachWithAnImageStore(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	s.Stop(syscall.SIGTERM)
 	s.Start("--imagestore", filepath.Join(t.TempDir(), "images"))
@@ -116,6 +119,7 @@ func (s *testSystem) checkDigests(release int) {
 // Releases are made current and rolled back, and stores are detached, unless a set, a container
 // or a later store needs them. The error names what does.
 func TestRollbackAndDetach(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 4)
 	s.mustRun("firstboot")
 	s.wantExit(3, "no previous release", "rollback")
@@ -170,6 +174,7 @@ func TestRollbackAndDetach(t *testing.T) {
 // A detach without a name keeps the release that a rollback needs. The two deltas have the same
 // base here, so that nothing else needs the first.
 func TestDetachKeepsThePreviousRelease(t *testing.T) {
+	t.Parallel()
 	s, _, _ := newOnlineSystem(t, 3)
 	second := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
 	second.From = []string{s.stores[0]}
@@ -192,6 +197,7 @@ func TestDetachKeepsThePreviousRelease(t *testing.T) {
 
 // It is unknown what a store needs whose file is missing, so no other store is detached.
 func TestDetachWithAMissingFile(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
 	first, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
@@ -218,6 +224,7 @@ func TestDetachWithAMissingFile(t *testing.T) {
 // A user changes a set on the node and adds another. A new release replaces only sets of releases,
 // and a rollback restores the changed one.
 func TestSetsOfUsers(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	less := sample.SetNamed("worker", s.pins[0][:2]...)
 	s.WriteSet("worker.yaml", less)

@@ -14,6 +14,7 @@ import (
 // A chain of deltas is compacted to one store. It replaces them before CRI-O next starts, while
 // containers of the replaced stores keep running; then their slots are free.
 func TestCompact(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 6)
 	s.mustRun("firstboot")
 	s.wantExit(3, "compaction needs at least two stores", "compact")
@@ -67,6 +68,7 @@ func TestCompact(t *testing.T) {
 // A second compaction of the same stores makes the same bytes: then one of the attached stores is
 // the compacted one, and only the others are removed.
 func TestCompactToAnAttachedStore(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	compact := func() {
 		t.Helper()
@@ -93,6 +95,7 @@ func TestCompactToAnAttachedStore(t *testing.T) {
 
 // With --all, the compacted store also has the layers of the appliance's own, and needs no other.
 func TestCompactAll(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("compact", "--all")
@@ -107,6 +110,7 @@ func TestCompactAll(t *testing.T) {
 
 // A container needs an image that the compacted store does not have: the stores stay.
 func TestCompactionDiscarded(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 5)
 	for n := 1; n < 5; n++ {
 		s.mustRun("attach", s.stores[n])
@@ -129,6 +133,7 @@ func TestCompactionDiscarded(t *testing.T) {
 
 // A compaction runs at the lowest priority.
 func TestCompactionPriority(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("attach", s.stores[2])

@@ -21,7 +21,8 @@ import (
 // main store is unchanged. The units install the program of the current release, and the node keeps those of the
 // releases that it keeps.
 func TestKilledAtRandomMoments(t *testing.T) {
-	s := newSystem(t, 3, "v1.20.4", "v1.20.5")
+	t.Parallel()
+	s := newOwnSystem(t, 3, "v1.20.4", "v1.20.5")
 	s.mustRun("firstboot")
 	container := s.startContainer(s.pins[0][1])
 	s.mustRun("attach", s.stores[1])
@@ -29,7 +30,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"},
 		{"attach", s.stores[2], "--keep-sets"}, {"compact"}, {"compact"},
 	}
-	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 80)
+	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 30)
 	for i := 0; k.Kills() < kills; i++ {
 		command := commands[k.Intn(len(commands))]
 		k.Kill(command[0], s.Pinbox(command[0], command[1:]...))

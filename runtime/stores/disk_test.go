@@ -13,6 +13,7 @@ import (
 // When the disk of a node cannot sync or rename, a command fails with an error that says so, or
 // does its work. The next one completes it.
 func TestDiskErrors(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("firstboot")
 	s.mustRun("attach", s.stores[1])

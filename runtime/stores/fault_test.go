@@ -27,6 +27,7 @@ func copyStore(t *testing.T, store string) string {
 
 // A damaged or unsuitable store is refused before anything is changed, and leaves no files.
 func TestRefusedStores(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("firstboot")
 	short, changed, bare := copyStore(t, s.stores[1]), copyStore(t, s.stores[1]), copyStore(t, s.stores[1])
@@ -89,6 +90,7 @@ func TestRefusedStores(t *testing.T) {
 
 // A store for another architecture is refused.
 func TestAnotherArchitecture(t *testing.T) {
+	t.Parallel()
 	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
@@ -114,6 +116,7 @@ func TestAnotherArchitecture(t *testing.T) {
 
 // A store is refused if CRI-O's configuration names no slots.
 func TestNodeWithoutSlots(t *testing.T) {
+	t.Parallel()
 	fixtures.Peer(t, "crio")
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
@@ -128,6 +131,7 @@ func TestNodeWithoutSlots(t *testing.T) {
 
 // A node has seven slots for attached stores.
 func TestEverySlotHasAStore(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 9)
 	for n := 1; n < 8; n++ {
 		s.mustRun("attach", s.stores[n])
@@ -140,6 +144,7 @@ func TestEverySlotHasAStore(t *testing.T) {
 
 // Two processes attach the same store at once, and a third one stops waiting for the lock.
 func TestTwoAttachesAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
 	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
@@ -165,6 +170,7 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 // If a base is not mounted, or the file of a store is damaged or missing, CRI-O starts with the
 // other stores, and the status names the problem.
 func TestStartWithUnavailableStores(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("attach", s.stores[2])
@@ -223,6 +229,7 @@ func TestStartWithUnavailableStores(t *testing.T) {
 
 // An error in node.json is reported, but CRI-O starts with the current release all the same.
 func TestStartWithInvalidNodeConfiguration(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	s.mustRun("attach", s.stores[1])
 	config := filepath.Join(s.Root, "etc/pinbox/node.json")

@@ -1,10 +1,10 @@
 package stores_test
 
 import (
-	"os"
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/root"
@@ -14,12 +14,13 @@ func TestMain(m *testing.M) {
 	if root.Init() { // the library that writes a store of format dir runs this program
 		return
 	}
-	os.Exit(m.Run())
+	fixtures.Main(m)
 }
 
 // The appliance's own store is a folder, and the node keeps only its release and the current one. Its later releases
 // are whole stores: a folder cannot be the base of a delta.
 func TestStoresOverAFolder(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	s := &testSystem{t: t}
 	var err error

@@ -3,6 +3,7 @@ package stores_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -20,6 +22,7 @@ import (
 // A real CRI-O cannot list any image with the store, although each of its documents has its digest: the
 // store is removed by itself, and CRI-O lists as before.
 func TestStoreThatStopsCRIOFromListing(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 1)
 	folder := testStore{n: 9, release: pinset.ReleaseID{Name: "appliance"}}.folder(t)
 	s.wantExit(4, "CRI-O cannot list its images with the store", "attach", filepath.Join(folder, "delta.squashfs"))
@@ -74,10 +77,22 @@ func damageRecords(t *testing.T, file string) {
 	t.Fatal("got no block with images.json")
 }
 
+// noLoop returns an error if there is a loop device of one of the files.
+func noLoop(t *testing.T, files ...string) error {
+	t.Helper()
+	for _, file := range files {
+		if devices := fixtures.Run(t, "losetup", "--associated", file); devices != "" {
+			return fmt.Errorf("got %s, want none", devices)
+		}
+	}
+	return nil
+}
+
 // With a record that cannot be read CRI-O does not start at all. `pinbox-node mount`, which runs before,
 // leaves such a store away, the appliance's own too; CRI-O starts with the others.
 func TestRecordsThatCannotBeReadDoNotStopCRIO(t *testing.T) {
-	s := newSystem(t, 2)
+	t.Parallel()
+	s := newOwnSystem(t, 2)
 	s.mustRun("attach", s.stores[1])
 	copied, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(copied) != 1 {
@@ -95,7 +110,10 @@ func TestRecordsThatCannotBeReadDoNotStopCRIO(t *testing.T) {
 	reboot := func(damaged string) {
 		t.Helper()
 		s.Stop(syscall.SIGTERM)
-		s.Run("sh", "-c", "umount /var/lib/pinbox/stores/1; umount /var/lib/pinbox/stores/0; losetup -D; true")
+		s.Run("sh", "-c", "umount /var/lib/pinbox/stores/1; umount /var/lib/pinbox/stores/0; true")
+		fixtures.Until(t, func() error { // the kernel removes a loop device a little after its last use
+			return noLoop(t, copied[0], own)
+		})
 		damageRecords(t, damaged)
 		s.MountUnit("var-lib-pinbox-stores-0.mount")
 	}

@@ -25,6 +25,7 @@ func newLoopDevice(t *testing.T, delta string) (device string) {
 
 // The store of a medium is copied, unless the file of the medium is used in place.
 func TestAttachMedium(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("attach", newLoopDevice(t, s.stores[1]))
 	s.wantPinned(1)
@@ -48,7 +49,7 @@ func TestAttachMedium(t *testing.T) {
 }
 
 // A medium that is used in place is found again by its sums. Without it CRI-O starts with the
-// other stores.
+// other stores. It runs alone, since other tests have loop devices with the same media.
 func TestMediumInPlace(t *testing.T) {
 	s := newSystem(t, 3)
 	other := newLoopDevice(t, s.stores[2])

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,6 +22,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
+// Tests with a testSystem run in parallel. Those of a Manager in this process cannot: programs that others start meanwhile
+// would inherit its lock.
+
 // testSystem is a node with a real CRI-O and the first release of a series, and the deltas to the
 // others.
 type testSystem struct {
@@ -31,9 +35,60 @@ type testSystem struct {
 	stores []string
 }
 
-// newSystem builds the releases of a series, boots a node with the first one, and stops the
-// registry. The deltas bring programs of these versions, in their order; without, they bring none.
-func newSystem(t *testing.T, releases int, versions ...string) *testSystem {
+// newSystem boots a node with the first release of a series, without a registry. Its stores are shared by all tests: a
+// test changes copies. The deltas bring no programs.
+func newSystem(t *testing.T, releases int) *testSystem {
+	t.Helper()
+	all := sharedSeries(t)
+	s := &testSystem{Node: appliance.Node(t, all.base), t: t, pins: all.pins[:releases], stores: all.stores[:releases]}
+	s.Start()
+	return s
+}
+
+// series is what a registry had, and the stores that were built of it.
+type series struct {
+	pins   [][]string
+	base   builder.Options // of the first store
+	stores []string
+}
+
+var makeSeries, sharedOnes = sync.Once{}, series{}
+
+// sharedSeries builds as many releases as a node has slots, and one more. Then their registry is gone.
+func sharedSeries(t *testing.T) series {
+	t.Helper()
+	testProgram(t)
+	makeSeries.Do(func() {
+		var registry *sample.Registry
+		var made series
+		if made, registry, _ = newSeries(fixtures.Lasting{TB: t}, (*sample.Registry).PushSeries, 9); !t.Failed() {
+			made.buildDeltas(fixtures.Lasting{TB: t}, 8)
+		}
+		if err := registry.Close(); err != nil {
+			t.Fatal(err)
+		}
+		sharedOnes = made
+	})
+	if sharedOnes.stores == nil {
+		t.Fatal("the releases could not be built: see the first test that failed")
+	}
+	return sharedOnes
+}
+
+// newOnlineSystem builds the releases of a series, and boots a node with the first one. The registry runs, and its
+// requests are recorded. The deltas bring programs of these versions, in their order; without, they bring none.
+func newOnlineSystem(t *testing.T, releases int, versions ...string) (*testSystem, *sample.Registry, *fixtures.Access) {
+	t.Helper()
+	made, registry, access := newSeries(t, (*sample.Registry).PushSeries, releases)
+	made.buildDeltas(t, releases-1, versions...)
+	s := &testSystem{Node: appliance.Node(t, made.base), t: t, pins: made.pins, stores: made.stores}
+	s.Start()
+	access.Take()
+	return s, registry, access
+}
+
+// newOwnSystem is newSystem with stores that a test may change, and programs in the deltas.
+func newOwnSystem(t *testing.T, releases int, versions ...string) *testSystem {
 	t.Helper()
 	s, registry, _ := newOnlineSystem(t, releases, versions...)
 	if err := registry.Close(); err != nil {
@@ -42,52 +97,40 @@ func newSystem(t *testing.T, releases int, versions ...string) *testSystem {
 	return s
 }
 
-// newOnlineSystem is newSystem with a running registry, whose requests are recorded.
-func newOnlineSystem(t *testing.T, releases int, versions ...string) (*testSystem, *sample.Registry, *fixtures.Access) {
+// newSeries builds the store of the first of the releases that push puts into a registry.
+func newSeries(
+	t testing.TB, push func(*sample.Registry, context.Context, []byte, int) ([][]string, error), releases int,
+) (made series, registry *sample.Registry, access *fixtures.Access) {
 	t.Helper()
-	s, registry, access := newSystemOf(t, (*sample.Registry).PushSeries, releases)
-	s.buildDeltas(releases-1, versions...)
-	access.Take()
-	return s, registry, access
-}
-
-// newSystemOf is newOnlineSystem with the releases that push puts into the registry, and without deltas.
-func newSystemOf(
-	t *testing.T, push func(*sample.Registry, context.Context, []byte, int) ([][]string, error), releases int,
-) (*testSystem, *sample.Registry, *fixtures.Access) {
-	t.Helper()
-	fixtures.NeedRoot(t)
-	registry, access := appliance.Registry(t)
-	s := &testSystem{t: t}
+	program := testProgram(t)
+	registry, access = appliance.Registry(t)
 	var err error
-	if s.pins, err = push(registry, t.Context(), testProgram(t), releases); err != nil {
+	if made.pins, err = push(registry, t.Context(), program, releases); err != nil {
 		t.Fatal(err)
 	}
-	base := appliance.Options(t, sample.SetNamed("worker", s.pins[0]...))
-	s.Node = appliance.Boot(t, base, s.pins[0][0])
-	s.stores = []string{base.Out}
-	s.Start()
-	return s, registry, access
+	made.base = appliance.Bootable(t, appliance.Options(t, sample.SetNamed("worker", made.pins[0]...)), made.pins[0][0])
+	made.stores = []string{made.base.Out}
+	return made, registry, access
 }
 
 // buildDeltas builds n deltas, each with the release before it as base.
-func (s *testSystem) buildDeltas(n int, versions ...string) {
-	s.t.Helper()
+func (s *series) buildDeltas(t testing.TB, n int, versions ...string) {
+	t.Helper()
 	for n := range n {
-		o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[n+1]...))
+		o := appliance.Options(t, sample.SetNamed("worker", s.pins[n+1]...))
 		o.From = []string{s.stores[n]}
 		if len(versions) > 0 {
-			o.NodeBinary = fixtures.ProgramOfVersion(s.t, o.NodeBinary, versions[n])
+			o.NodeBinary = fixtures.ProgramOfVersion(t, o.NodeBinary, versions[n])
 		}
-		if _, err := builder.Delta(s.t.Context(), o); err != nil {
-			s.t.Fatal(err)
+		if _, err := builder.Delta(t.Context(), o); err != nil {
+			t.Fatal(err)
 		}
 		s.stores = append(s.stores, o.Out)
 	}
 }
 
 // testProgram is the program in the images.
-func testProgram(t *testing.T) []byte {
+func testProgram(t testing.TB) []byte {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	fixtures.Peer(t, "crio") // before anything is built

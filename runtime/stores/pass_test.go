@@ -6,14 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/fixtures"
 )
 
 // While a store is attached, another process makes a pass that does not read the new sets. The
 // attach then makes another pass.
 func TestAttachDuringAnotherPass(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	s.mustRun("firstboot")
 	pass, err := os.OpenFile(s.Path("lib/locks/status.json.lock"), os.O_RDWR, 0)
@@ -23,19 +25,17 @@ func TestAttachDuringAnotherPass(t *testing.T) {
 	if err := unix.Flock(int(pass.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	cmd := s.Pinbox("attach", s.stores[1], "--wait", "20s")
+	asked := closed(t, pass.Name()) // by attach, which cannot lock it
+	cmd := s.Pinbox("attach", s.stores[1], "--wait", "10m")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(s.setText(),
-		s.pins[1][1]); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("got no new sets in 30 s")
-		}
+	fixtures.Receive(t, "attempt to make a pass", asked)
+	if !strings.Contains(s.setText(), s.pins[1][1]) {
+		t.Errorf("got the set %s, want that of the release before the pass", s.setText())
 	}
-	time.Sleep(500 * time.Millisecond)   // attach is now waiting for the lock of passes
 	if err := pass.Close(); err != nil { // which releases
 		t.Fatal(err)
 	}
@@ -43,6 +43,27 @@ func TestAttachDuringAnotherPass(t *testing.T) {
 		t.Errorf("attach: got %v, want no error\n%s", err, output.String())
 	}
 	s.wantPinned(1)
+}
+
+// closed is closed once a process has opened a file to write, and closed it again.
+func closed(t *testing.T, file string) <-chan struct{} {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(watch, file, unix.IN_CLOSE_WRITE)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer unix.Close(watch)
+		if _, err := unix.Read(watch, make([]byte, 4096)); err != nil {
+			t.Error(err)
+		}
+	}()
+	return done
 }
 
 // setText is the text of the only set.

@@ -13,6 +13,7 @@ import (
 // With a registry, only new layers are pulled: those of attached stores are used in place. Then
 // these stores cannot be detached.
 func TestPullOverStores(t *testing.T) {
+	t.Parallel()
 	s, _, access := newOnlineSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
 	if got := access.Take(); len(got) > 0 {
@@ -71,6 +72,7 @@ func (s *testSystem) mainStoreBytes() (sum int64) {
 
 // If sets later ask for images that an attached store has, nothing is requested of the registry.
 func TestImagesOfLaterSetsAreInStores(t *testing.T) {
+	t.Parallel()
 	s, _, access := newOnlineSystem(t, 3)
 	s.mustRun("firstboot")
 	s.mustRun("attach", s.stores[1], "--keep-sets")

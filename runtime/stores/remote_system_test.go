@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/pinbox/pinbox/fixtures"
 )
@@ -65,11 +64,8 @@ func count(requests []fixtures.Request, end string) (n int, statuses []int) {
 // Thin deltas are attached from an HTTPS server, by their file and by their folder. A connection that is cut is
 // continued where it ended. What comes out are the stores of ordinary deltas, and nothing else is left.
 func TestAttachFromServers(t *testing.T) {
-	s, registry := newThinSystem(t, 3)
-	first, second := s.thin(1, s.full[0]), s.thin(2, s.full[1])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := newThinSystem(t)
+	first, second := s.thin[1], s.thin[2]
 	s.mustRun("firstboot")
 	releases := t.TempDir()
 	fixtures.Run(t, "cp", "-r", first, filepath.Join(releases, "1"))
@@ -98,11 +94,8 @@ func TestAttachFromServers(t *testing.T) {
 
 // What is not what was asked for, or not from whom it should be, is refused, and nothing of it is left.
 func TestRefusedStoresOfServers(t *testing.T) {
-	s, registry := newThinSystem(t, 2)
-	delta := s.thin(1, s.full[0])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := newThinSystem(t)
+	delta := s.thin[1]
 	s.mustRun("firstboot")
 	releases := filepath.Dir(changedCopy(t, delta))
 	same, other := filepath.Join(releases, "same"), filepath.Join(releases, "other")
@@ -155,11 +148,8 @@ func changedCopy(t *testing.T, delta string) (folder string) {
 
 // An attach is killed in the middle of the fetch. The next one fetches the rest, and leaves nothing else.
 func TestKilledWhileAStoreIsFetched(t *testing.T) {
-	s, registry := newThinSystem(t, 2)
-	delta := s.thin(1, s.full[0])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	s := newThinSystem(t)
+	delta := s.thin[1]
 	s.mustRun("firstboot")
 	url, access := fileServer(t, delta)
 	s.killFetch(delta, url+"/delta.thin", access)
@@ -180,15 +170,12 @@ func (s *thinSystem) killFetch(delta, source string, access *fixtures.Access) {
 	part := filepath.Join(s.Root, "var/lib/pinbox/stores.d/incoming",
 		strings.TrimPrefix(digestOf(t, thinFile(delta)), "sha256:"), "delta.thin.part")
 	half := int64(len(fixtures.Run(t, "cat", thinFile(delta))) / 2)
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if fi, err := os.Stat(part); err == nil && fi.Size() >= half {
-			break
+	fixtures.Until(t, func() error {
+		if fi, err := os.Stat(part); err != nil || fi.Size() < half {
+			return fmt.Errorf("got %v, %v, want half of the store", fi, err)
 		}
-		if time.Now().After(end) {
-			t.Error("got no half of the store within a minute")
-			break
-		}
-	}
+		return nil
+	})
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait() // it was killed
 	close(killed)

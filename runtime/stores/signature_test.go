@@ -30,6 +30,7 @@ func sign(t *testing.T, store string) (key []byte) {
 
 // A node with keys attaches only stores that are signed with one of them.
 func TestSignatures(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 2)
 	s.mustRun("firstboot")
 	keys := filepath.Join(s.Root, "etc/pinbox/keys.d")

@@ -52,6 +52,7 @@ var sticks = map[string]func(t *testing.T, s *testSystem, stick, from, to string
 // A store comes on a stick: in parts on one with FAT, and on one with exFAT, as Ventoy makes it; and as a file of
 // any name on one with ext4. It is copied, so the stick can go.
 func TestAttachFromSticks(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 4)
 	for n, c := range []struct {
 		stick string

@@ -14,6 +14,7 @@ import (
 // Through the programs: an older release is refused, also by itself, and attached by force; the same with that of
 // another appliance. A copy of the appliance's own store is not copied. With a real CRI-O.
 func TestAttachOlderRelease(t *testing.T) {
+	t.Parallel()
 	registry, _ := appliance.Registry(t)
 	s := &testSystem{t: t}
 	var err error
@@ -79,6 +80,7 @@ func TestAttachOlderRelease(t *testing.T) {
 // Releases without numbers: a medium does not change the node by itself, also an old one with a good signature,
 // and an attach by hand says that it may go back. The build says so before. With a real CRI-O.
 func TestAttachReleasesWithoutNumbers(t *testing.T) {
+	t.Parallel()
 	s := newSystem(t, 3)
 	may := "so it may be the older one: `pinbox-node rollback` returns to that"
 	if out := s.mustRun("attach", s.stores[1]).Out; !strings.Contains(out, may) {

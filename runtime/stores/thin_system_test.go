@@ -3,6 +3,7 @@ package stores_test
 import (
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -19,40 +20,78 @@ import (
 // thinSystem is a testSystem whose releases are built anew, each on a base with some updates.
 type thinSystem struct {
 	*testSystem
+	thinSeries
+}
+
+// thinSeries are the stores of rebuilt releases.
+type thinSeries struct {
+	series
 	// full are the folders of stores with all layers of the releases, except the last one.
 	full []string
+	// thin are the folders of thin deltas, by their releases; the first release has none. That of the fourth is for nodes
+	// with the second or the third, and each other one for nodes with the release before it.
+	thin []string
 	// whole are the folders of other deltas, by those of thin ones.
 	whole map[string]string
 }
 
-// newThinSystem makes a node with the first release.
-func newThinSystem(t *testing.T, releases int) (*thinSystem, *sample.Registry) {
+// newThinSystem makes a node with the first release, without a registry. Its stores are shared: a test changes copies.
+func newThinSystem(t *testing.T) *thinSystem {
 	t.Helper()
-	s, registry, _ := newSystemOf(t, (*sample.Registry).PushRebuilt, releases)
-	all := &thinSystem{s, []string{s.stores[0]}, map[string]string{}}
-	for _, pins := range s.pins[1 : releases-1] {
-		o := appliance.Options(t, sample.SetNamed("worker", pins...))
-		o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX" // it can be on a medium
-		appliance.Build(t, o)
-		all.full = append(all.full, o.Out)
-	}
-	return all, registry
+	all := sharedThinSeries(t)
+	s := &testSystem{Node: appliance.Node(t, all.base), t: t, pins: all.pins, stores: all.stores}
+	s.Start()
+	return &thinSystem{s, all}
 }
 
-// thin builds the thin delta of a release for nodes with each of the bases, and the other delta for them.
-func (s *thinSystem) thin(release int, bases ...string) (folder string) {
-	s.t.Helper()
+var makeThinSeries, sharedThinOnes = sync.Once{}, thinSeries{}
+
+// sharedThinSeries builds five releases. Then their registry is gone.
+func sharedThinSeries(t *testing.T) thinSeries {
+	t.Helper()
+	testProgram(t)
+	makeThinSeries.Do(func() {
+		l := fixtures.Lasting{TB: t}
+		made, registry, _ := newSeries(l, (*sample.Registry).PushRebuilt, 5)
+		all := thinSeries{made, []string{made.base.Out}, []string{""}, map[string]string{}}
+		for _, pins := range all.pins[1:4] {
+			o := appliance.Options(l, sample.SetNamed("worker", pins...))
+			o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX" // it can be on a medium
+			appliance.Build(l, o)
+			all.full = append(all.full, o.Out)
+		}
+		for release, bases := range [][]string{
+			1: {all.full[0]}, 2: {all.full[1]}, 3: {all.full[1], all.full[2]}, 4: {all.full[3]},
+		} {
+			if release > 0 {
+				all.buildThin(l, release, bases...)
+			}
+		}
+		if err := registry.Close(); err != nil {
+			t.Fatal(err)
+		}
+		sharedThinOnes = all
+	})
+	if sharedThinOnes.thin == nil {
+		t.Fatal("the releases could not be built: see the first test that failed")
+	}
+	return sharedThinOnes
+}
+
+// buildThin builds the thin delta of a release for nodes with each of the bases, and the other delta for them.
+func (s *thinSeries) buildThin(t testing.TB, release int, bases ...string) {
+	t.Helper()
 	var folders []string
 	for _, thin := range []bool{true, false} {
-		o := appliance.Options(s.t, sample.SetNamed("worker", s.pins[release]...))
+		o := appliance.Options(t, sample.SetNamed("worker", s.pins[release]...))
 		o.From, o.Thin = bases, thin
-		if _, err := builder.Delta(s.t.Context(), o); err != nil {
-			s.t.Fatal(err)
+		if _, err := builder.Delta(t.Context(), o); err != nil {
+			t.Fatal(err)
 		}
 		folders = append(folders, o.Out)
 	}
+	s.thin = append(s.thin, folders[0])
 	s.whole[folders[0]] = folders[1]
-	return folders[0]
 }
 
 func thinFile(folder string) string { return filepath.Join(folder, artifact.ThinStoreFile) }
@@ -84,13 +123,9 @@ func (s *thinSystem) wantStore(thin string) {
 // a file with its digest, and from a medium; over the appliance's store, over another one, over a compacted store, and
 // over one that is used in place. What comes out are the stores of ordinary deltas.
 func TestThinDeltas(t *testing.T) {
-	s, registry := newThinSystem(t, 5)
-	first, second := s.thin(1, s.full[0]), s.thin(2, s.full[1])
-	third := s.thin(3, s.full[1], s.full[2]) // alternatives: the node has one of them
-	fourth := s.thin(4, s.full[3])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	s := newThinSystem(t)
+	first, second, third, fourth := s.thin[1], s.thin[2], s.thin[3], s.thin[4]
 	s.mustRun("firstboot")
 	old, crio := s.startContainer(s.pins[0][1]), s.Process()
 

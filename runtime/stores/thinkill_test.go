@@ -14,16 +14,17 @@ import (
 // An attach of a thin delta is killed at random moments. Nothing is left that is not in the state, and the next one
 // completes.
 func TestKilledWhileAThinDeltaIsAttached(t *testing.T) {
-	s, registry := newThinSystem(t, 2)
-	delta := s.thin(1, s.full[0])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	s := newThinSystem(t)
+	delta := s.thin[1]
 	s.mustRun("firstboot")
-	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 50)
+	s.mustRun("attach", delta) // now there is a state, also if each kill is early
+	s.mustRun("rollback")
+	s.mustRun("detach")
+	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 20)
 	for i := 0; k.Kills() < kills && !t.Failed(); i++ {
 		killed := k.Kill("attach", s.Pinbox("attach", delta))
-		if i%10 == 0 {
+		if i%5 == 0 {
 			s.checkConsistency([]string{"attach", fmt.Sprint("killed ", killed)})
 		}
 		if strings.Contains(s.Do("status").Out, "SLOT") { // it is to be put together again
@@ -40,11 +41,9 @@ func TestKilledWhileAThinDeltaIsAttached(t *testing.T) {
 
 // A refused thin delta changes nothing, and the error says what to do.
 func TestRefusedThinDeltas(t *testing.T) {
-	s, registry := newThinSystem(t, 3)
-	delta, later := s.thin(1, s.full[0]), s.thin(2, s.full[1])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	s := newThinSystem(t)
+	delta, later := s.thin[1], s.thin[2]
 	s.mustRun("firstboot")
 	before := s.pinboxFiles()
 	changed := copyStore(t, delta)

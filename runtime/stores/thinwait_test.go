@@ -8,19 +8,17 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
 // While the store of a thin delta is put together, which may take minutes, the node goes on: a pass applies sets that
 // were changed, the status is there, CRI-O runs containers, and may be started again. What changes the stores waits.
 func TestNodeGoesOnWhileAStoreIsPutTogether(t *testing.T) {
-	s, registry := newThinSystem(t, 2)
-	delta := s.thin(1, s.full[0])
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	s := newThinSystem(t)
+	delta := s.thin[1]
 	s.mustRun("firstboot")
 	resume := s.stopWhilePuttingTogether(delta)
 
@@ -63,9 +61,12 @@ func (s *thinSystem) stopWhilePuttingTogether(delta string) (resume func() error
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		for len(ended) == 0 && !s.puttingTogether() {
-			time.Sleep(time.Millisecond)
-		}
+		fixtures.Until(s.t, func() error {
+			if len(ended) == 0 && !s.puttingTogether() {
+				return errors.New("the store is not being put together")
+			}
+			return nil
+		})
 		if len(ended) == 0 && cmd.Process.Signal(syscall.SIGSTOP) == nil && s.puttingTogether() {
 			return func() error {
 				if err := errors.Join(cmd.Process.Signal(syscall.SIGCONT), <-ended); err != nil {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -26,6 +25,7 @@ type loops struct {
 	unavailable error
 	corrupted   bool
 	open        map[string]stores.Target
+	folders     map[string]string // of the files of open devices
 	trees       []verity.Tree
 }
 
@@ -38,6 +38,7 @@ func (l *loops) Open(_ context.Context, name string, e stores.Extent, t verity.T
 	device := strings.TrimSpace(fixtures.Run(l.t, "losetup", "--read-only", "--find", "--show", "--offset",
 		fmt.Sprint(e.Offset), "--sizelimit", fmt.Sprint(t.Blocks*verity.BlockSize), e.Path))
 	number, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "dev"))
+	l.folders[name] = filepath.Dir(e.Path)
 	l.open[name] = stores.Target{Name: name, Device: strings.TrimSpace(string(number))}
 	l.trees = append(l.trees, t)
 	return device, err
@@ -53,7 +54,9 @@ func (l *loops) Release(_ context.Context, name string) error {
 // Targets drops the devices that are gone.
 func (l *loops) Targets(context.Context) ([]stores.Target, error) {
 	for name, t := range l.open {
-		if _, err := os.Stat("/sys/dev/block/" + t.Device + "/loop/backing_file"); err != nil {
+		// Once the device is gone, its number may be that of another file.
+		file, err := os.ReadFile("/sys/dev/block/" + t.Device + "/loop/backing_file")
+		if err != nil || !strings.HasPrefix(string(file), l.folders[name]+"/") {
 			delete(l.open, name)
 		} else {
 			t.Corrupted = l.corrupted
@@ -66,25 +69,22 @@ func (l *loops) Targets(context.Context) ([]stores.Target, error) {
 // wantTargets checks which devices there are. The kernel removes a loop device a little after its last use.
 func (l *loops) wantTargets(want ...string) {
 	l.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	fixtures.Until(l.t, func() error {
 		if _, err := l.Targets(l.t.Context()); err != nil {
 			l.t.Fatal(err)
 		}
-		got := slices.Sorted(maps.Keys(l.open))
-		if slices.Equal(got, want) {
-			return
+		if got := slices.Sorted(maps.Keys(l.open)); !slices.Equal(got, want) {
+			return fmt.Errorf("got devices %v, want %v", got, want)
 		}
-		if time.Now().After(deadline) {
-			l.t.Fatalf("got devices %v, want %v", got, want)
-		}
-	}
+		return nil
+	})
 }
 
 // verified makes a node that has device mapper, and a folder with a store that has a hash tree.
 func verified(t *testing.T) (d *testNode, l *loops, folder string, tree verity.Tree) {
 	t.Helper()
 	d = newNode(t, testStore{n: 0})
-	l = &loops{t: t, open: map[string]stores.Target{}}
+	l = &loops{t: t, open: map[string]stores.Target{}, folders: map[string]string{}}
 	d.Mapper = l
 	folder = delta(2).folder(t)
 	return d, l, folder, addTree(t, folder)
