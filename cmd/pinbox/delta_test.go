@@ -41,7 +41,7 @@ func newUpgrade(t *testing.T) upgrade {
 	}
 	u := upgrade{
 		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{
-			"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir(), "--node-binary", fixtures.Program(t, nodePackage),
+			"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir(), "--node-binary", nodeProgram(t),
 		},
 	}
 	file := func(name string, pins []string, more string) string {

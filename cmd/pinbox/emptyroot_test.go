@@ -142,7 +142,7 @@ func emptyRootFiles(t *testing.T) map[string]string {
 	front := faults.Start(t, r.Host, cert) // for a registry without TLS there must be a temporary folder
 	pin, next := strings.Replace(push(t, r, first), r.Host, front.Host, 1),
 		strings.Replace(push(t, r, second), r.Host, front.Host, 1)
-	node := fixtures.Program(t, nodePackage)
+	node := nodeProgram(t)
 	head := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n" +
 		"  sources: [{pinnedImageSets: [set.yaml]}]\n"
 	return map[string]string{

@@ -24,7 +24,7 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 		return write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
 			"spec:\n  sources:\n  - pinnedImageSets: ["+sets+"]\n  "+spec+"\n"))
 	}
-	program, node := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Program(t, nodePackage)
+	program, node := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), nodeProgram(t)
 	with := "plan --set " + sets + " "
 	for _, args := range []string{
 		"plan -c %s", "plan --set %s", "plan --image-list %s", "plan --manifests %s", "plan --archive %s",

@@ -19,7 +19,7 @@ func TestKilledCommandIsDoneAgain(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	pins := samples(t)
 	build := []string{
-		"build", "--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage), "--set",
+		"build", "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "--set",
 		write(t, "sets.yaml", pins.Sets()),
 	}
 	old := filepath.Join(t.TempDir(), "old")

@@ -42,7 +42,7 @@ func TestMemoryOfImages(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	program, node := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Program(t, nodePackage)
+	program, node := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), nodeProgram(t)
 	cache := t.TempDir()
 	for _, what := range []string{"first build", "all in the cache"} {
 		peak := func(n int) int64 {

@@ -55,7 +55,7 @@ spec:
     store:
       partitionLabel: pinbox-store
     selinuxContext: a:b:c:s0
-    binary: ` + fixtures.Program(t, nodePackage) + "\n",
+    binary: ` + nodeProgram(t) + "\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -137,7 +137,7 @@ func superblock(t *testing.T, out string, at int64) uint32 {
 
 func TestSourceDateEpoch(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Pause))
-	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage), "-o"}
+	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "-o"}
 	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
 	out := filepath.Join(t.TempDir(), "out")
 	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitOK {
@@ -277,7 +277,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 	build := func(set []byte) string {
 		out := filepath.Join(t.TempDir(), "out")
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--insecure-registry=127.0.0.1", "-o", out,
-			"--node-binary", fixtures.Program(t, nodePackage))
+			"--node-binary", nodeProgram(t))
 		if code != cli.ExitOK {
 			t.Fatal(stderr)
 		}
@@ -354,7 +354,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	}
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "out"))
+		"--node-binary", nodeProgram(t), "-o", filepath.Join(parent, "out"))
 	if _, err := os.Stat(mine); code != cli.ExitOK || err != nil {
 		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
 	}
@@ -364,17 +364,18 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	}
 	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", fixtures.Program(t, nodePackage), "-o", filepath.Join(parent, "other"))
+		"--node-binary", nodeProgram(t), "-o", filepath.Join(parent, "other"))
 	if _, err := os.Stat(mine); code != cli.ExitUsage || err != nil {
 		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitUsage, err, stderr)
 	}
 }
 
 func TestBuildIntoTheCurrentFolder(t *testing.T) {
-	pins, node := samples(t), fixtures.Program(t, nodePackage)
+	pins, node := samples(t), nodeProgram(t)
 	t.Chdir(t.TempDir())
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
-		"--insecure-registry=127.0.0.1", "--node-binary", node, "-o", ".")
+		"--insecure-registry=127.0.0.1",
+		"--node-binary", node, "-o", ".")
 	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "it is the current folder", stderr)
 	}

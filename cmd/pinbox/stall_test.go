@@ -16,7 +16,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
@@ -150,7 +149,7 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise))))
 	stalls.Store(true)
 	args := []string{
-		"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", fixtures.Program(t, nodePackage), "-o",
+		"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "-o",
 		filepath.Join(t.TempDir(), "out"), "--stall", "300ms", "--cache-dir", t.TempDir(),
 	}
 	if s.flag != "" {
