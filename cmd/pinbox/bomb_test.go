@@ -87,7 +87,7 @@ func buildBomb(t *testing.T, format string, layers []v1.Layer, says []string, fl
 	cmd := exec.CommandContext(ctx, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), append([]string{"build",
 		"--no-cache", "-c", write(t, "appliance.yaml", fmt.Appendf(nil, "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
 			"spec:\n  sources:\n  - images: ['%s']\n  store: {format: %s}\n", pin, format)), "--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t), "-o", filepath.Join(t.TempDir(), "out")}, flags...)...)
+		"--node-binary", nodeProgram, "-o", filepath.Join(t.TempDir(), "out")}, flags...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Start(); err != nil {
@@ -240,7 +240,7 @@ func TestHolesCanBeInterrupted(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--no-cache",
 		"--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1", "--max-layer-size", "200TiB",
-		"--node-binary", nodeProgram(t), "-o", out)
+		"--node-binary", nodeProgram, "-o", out)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func (c *cached) build(ctx context.Context, want int, flags ...string) (store []
 	c.t.Helper()
 	out := filepath.Join(c.t.TempDir(), "out")
 	args := append([]string{"build", "--set", c.sets, "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram(c.t), "-o", out}, flags...)
+		nodeProgram, "-o", out}, flags...)
 	code, _, stderr := pinbox(ctx, args...)
 	if code != want {
 		c.t.Errorf("got exit code %d, want %d\n%s", code, want, stderr)
@@ -298,7 +298,7 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 	} {
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)),
 			"--insecure-registry=127.0.0.1",
-			"--node-binary", nodeProgram(t), "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", dir)
+			"--node-binary", nodeProgram, "-o", filepath.Join(t.TempDir(), "out"), "--cache-dir", dir)
 		if code != step.code {
 			t.Errorf("%v: got exit code %d, want %d\n%s", step.pins, code, step.code, stderr)
 		}
@@ -344,7 +344,7 @@ func TestNoPlaceForACache(t *testing.T) {
 	c := newCached(t)
 	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build", "--set", c.sets,
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t), "-o", filepath.Join(t.TempDir(), "out"))
+		"--node-binary", nodeProgram, "-o", filepath.Join(t.TempDir(), "out"))
 	cmd.Env = append(os.Environ(), "HOME=/proc/none", "XDG_CACHE_HOME=")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "nothing is kept for later builds") {
 		t.Errorf("%v\n%s", err, out)

@@ -76,7 +76,7 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 				"spec:\n  sources:\n  - images: ['"+pin+"']\n"+c.node))
 			out := filepath.Join(t.TempDir(), "out")
 			code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--insecure-registry=127.0.0.1", "--authfile",
-				auth, "--node-binary", nodeProgram(t), "--iso", fixtures.LiveISO(t))
+				auth, "--node-binary", nodeProgram, "--iso", fixtures.LiveISO(t))
 			if code != cli.ExitOK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
 				t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 			}

@@ -41,7 +41,7 @@ func newUpgrade(t *testing.T) upgrade {
 	}
 	u := upgrade{
 		t: t, old: filepath.Join(t.TempDir(), "old"), flags: []string{
-			"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir(), "--node-binary", nodeProgram(t),
+			"--insecure-registry=127.0.0.1", "--cache-dir", t.TempDir(), "--node-binary", nodeProgram,
 		},
 	}
 	file := func(name string, pins []string, more string) string {
@@ -199,7 +199,7 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 		"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")},
 	} {
 		flags := append([]string{"-c", u.next, "--insecure-registry=127.0.0.1", "-o", filepath.Join(disk, name)}, cache...)
-		u.run(cli.ExitSpace, "space", append([]string{"build", "--node-binary", "/bin/true"}, flags...)...)
+		u.run(cli.ExitSpace, "space", append([]string{"build", "--node-binary", nodeProgram}, flags...)...)
 		if entries, err := os.ReadDir(filepath.Join(disk, name)); err == nil {
 			t.Errorf("%s: got %v, want nothing of the build", name, entries)
 		}

@@ -45,7 +45,7 @@ func dirBuild(t *testing.T, uid uint32) (cmd *exec.Cmd, out string, requests *at
 	}
 	program := filepath.Join(home, "pinbox")
 	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), program)
-	fixtures.Run(t, "cp", nodeProgram(t), program+"-node")
+	fixtures.Run(t, "cp", nodeProgram, program+"-node")
 	fixtures.Run(t, "chmod", "0755", home, filepath.Dir(home))
 	if err := os.Chown(home, int(uid), int(uid)); err != nil {
 		t.Fatal(err)

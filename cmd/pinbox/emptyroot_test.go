@@ -142,12 +142,11 @@ func emptyRootFiles(t *testing.T) map[string]string {
 	front := faults.Start(t, r.Host, cert) // for a registry without TLS there must be a temporary folder
 	pin, next := strings.Replace(push(t, r, first), r.Host, front.Host, 1),
 		strings.Replace(push(t, r, second), r.Host, front.Host, 1)
-	node := nodeProgram(t)
 	head := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship-7}\nspec:\n" +
 		"  sources: [{pinnedImageSets: [set.yaml]}]\n"
 	return map[string]string{
 		"pinbox":             string(mustRead(t, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"))),
-		"pinbox-node":        string(mustRead(t, node)),
+		"pinbox-node":        string(mustRead(t, nodeProgram)),
 		"tmp/set.yaml":       string(sample.Set("worker", pin)),
 		"tmp/next.yaml":      string(sample.Set("worker", pin, next)),
 		"tmp/appliance.yaml": head,

@@ -38,7 +38,7 @@ func newFaultyRegistry(t *testing.T) faultyRegistry {
 	first := set(push(t, r, image(t, "amd64", base)))
 	second := set(push(t, r, image(t, "amd64", base, more)))
 	common := []string{"--insecure-registry=127.0.0.1", "--stall", "600ms"}
-	build := append([]string{"build", "--node-binary", "/bin/true"}, common...)
+	build := append([]string{"build", "--node-binary", nodeProgram}, common...)
 	old := filepath.Join(t.TempDir(), "old")
 	if code, _, stderr := pinbox(t.Context(), append(build, "--set", first, "-o", old)...); code != cli.ExitOK {
 		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)

@@ -24,13 +24,13 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 		return write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+
 			"spec:\n  sources:\n  - pinnedImageSets: ["+sets+"]\n  "+spec+"\n"))
 	}
-	program, node := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), nodeProgram(t)
+	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	with := "plan --set " + sets + " "
 	for _, args := range []string{
 		"plan -c %s", "plan --set %s", "plan --image-list %s", "plan --manifests %s", "plan --archive %s",
 		"plan --oc-mirror %s", "plan --image-set-config %s", with + "--mirrors %s", with + "--authfile %s",
 		with + "--pull-secret %s", with + "--policy %s", with + "--lock %s", with + "--from %s",
-		"build --set " + sets + " -o out --node-binary %s", "build --set " + sets + " -o out --iso %s --node-binary " + node,
+		"build --set " + sets + " -o out --node-binary %s", "build --set " + sets + " -o out --iso %s --node-binary " + nodeProgram,
 		"build --set " + sets + " -o out --sign-key %s", "build --set " + sets + " -o out --sign-key x --sign-passphrase-file %s",
 		"plan -c " + appliance("ignition: {butane: [%s]}"), "plan -c " + appliance("node: {pullSecret: %s}"),
 		"lint %s", "lint --lock %s " + sets, "diff %s %s", "verify %s", "verify --key %s .", "inspect %s",

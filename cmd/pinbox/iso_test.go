@@ -30,7 +30,7 @@ func TestLiveISO(t *testing.T) {
 		dir = filepath.Join(t.TempDir(), "out")
 		image = filepath.Join(dir, "appliance.iso")
 		code, stdout, stderr := pinbox(t.Context(), "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
-			nodeProgram(t), "-o", dir, "--iso", base, "--kargs-append", "console=ttyS0")
+			nodeProgram, "-o", dir, "--iso", base, "--kargs-append", "console=ttyS0")
 		if want := image + "   boots with both"; code != cli.ExitOK || !strings.Contains(stdout, want) {
 			t.Fatalf("build: got exit code %d, want 0 and %q\n%s%s", code, want, stdout, stderr)
 		}
@@ -90,11 +90,11 @@ func TestPXE(t *testing.T) {
 		"  node: {store: {url: 'http://boot.lab/x/store.squashfs'}}\n"
 	dir, pxe := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "pxe")
 	code, stdout, stderr := pinbox(t.Context(), "build", "-c", write(t, "appliance.yaml", []byte(spec)), "--node-binary",
-		nodeProgram(t), "-o", dir)
+		nodeProgram, "-o", dir)
 	if code != cli.ExitOK {
 		t.Fatalf("build: got exit code %d, want 0\n%s%s", code, stdout, stderr)
 	}
-	if sum(t, filepath.Join(dir, "pinbox-node")) != sum(t, nodeProgram(t)) {
+	if sum(t, filepath.Join(dir, "pinbox-node")) != sum(t, nodeProgram) {
 		t.Error("got another pinbox-node in the folder, want that of the store")
 	}
 	if code, stdout, stderr := pinbox(t.Context(), "verify", dir); code != cli.ExitOK {
@@ -141,7 +141,7 @@ func TestMergedISO(t *testing.T) {
 	image := filepath.Join(dir, "appliance.iso")
 	args := []string{
 		"build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram(t), "-o", dir, "--iso", base,
+		nodeProgram, "-o", dir, "--iso", base,
 	}
 	code, _, stderr := pinbox(t.Context(), args...)
 	if code != cli.ExitInput || !strings.Contains(stderr, "--merge") {
@@ -233,7 +233,7 @@ func TestMedium(t *testing.T) {
 		}
 	}
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram(t), "-o", dir+"/")
+		nodeProgram, "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
 	do(cli.ExitUsage, "is not a regular file", "medium", dir, "-o", t.TempDir())
 	do(cli.ExitUsage, "is in the folder that the medium is made of", "medium", dir, "-o",
@@ -272,7 +272,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 		}
 	}
 	do(0, "", "build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram(t), "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
+		nodeProgram, "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
 	image := filepath.Join(dir, "appliance.iso")
 	do(0, "installs to  ", "inspect", image)
 	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
@@ -297,7 +297,7 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	build := func(more ...string) string {
 		out := filepath.Join(t.TempDir(), "out")
 		args := append([]string{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary",
-			nodeProgram(t), "-o", out, "--iso", base}, more...)
+			nodeProgram, "-o", out, "--iso", base}, more...)
 		if code, _, stderr := pinbox(t.Context(), args...); code != 0 {
 			t.Fatal(stderr)
 		}
@@ -320,7 +320,7 @@ func TestISOFlagsThatSayNothing(t *testing.T) {
 		{"--iso", ""}, {"--iso", "x.iso", "--install-device", ""}, {"--kargs-append", "a"}, {"--force"},
 	} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"),
-			"--node-binary", nodeProgram(t)}, flags...)...)
+			"--node-binary", nodeProgram}, flags...)...)
 		if code != cli.ExitUsage && code != cli.ExitInput || !strings.Contains(stderr, "is empty") &&
 			!strings.Contains(stderr, "spec.iso.base") {
 			t.Errorf("%q: got exit code %d, want %d\n%s", flags, code, cli.ExitUsage, stderr)
@@ -354,14 +354,13 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	program := nodeProgram(t)
 	for name, test := range map[string]struct {
 		args   []string
 		code   int
 		output string
 	}{
 		"no such file": {[]string{"--iso", "/no/such.iso"}, cli.ExitInput, "no such file"},
-		"no ISO":       {[]string{"--iso", program}, cli.ExitInput, "not an ISO 9660 image"},
+		"no ISO":       {[]string{"--iso", nodeProgram}, cli.ExitInput, "not an ISO 9660 image"},
 		"cut off": {
 			[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, cli.ExitInput, "the image is incomplete",
 		},
@@ -383,7 +382,7 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
-			args := append([]string{"build", "--set", set, "--insecure-registry=127.0.0.1", "--node-binary", program, "-o", out},
+			args := append([]string{"build", "--set", set, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o", out},
 				test.args...)
 			if test.args == nil {
 				args = []string{"verify", base}
@@ -403,13 +402,12 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 func TestLiveISOForAnotherArchitecture(t *testing.T) {
 	kernel := append(make([]byte, 0x10008), "S390EP"...)
 	base := fixtures.LiveISO(t, "-rock", "-graft-points", "images/pxeboot/vmlinuz="+write(t, "vmlinuz", kernel))
-	set, program, out := write(t, "set.yaml", fixturesSet), nodeProgram(t),
-		filepath.Join(t.TempDir(), "folder", "out")
+	set, out := write(t, "set.yaml", fixturesSet), filepath.Join(t.TempDir(), "folder", "out")
 	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
 		"spec: {sources: [{pinnedImageSets: ["+set+"]}], iso: {base: "+base+"}}\n"))
 	for _, args := range [][]string{
-		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out},
-		{"build", "--node-binary", program, "--set", set, "--iso", base, "-o", out, "--install-device", "/dev/sda"},
+		{"build", "--node-binary", nodeProgram, "--set", set, "--iso", base, "-o", out},
+		{"build", "--node-binary", nodeProgram, "--set", set, "--iso", base, "-o", out, "--install-device", "/dev/sda"},
 		{"plan", "-c", config},
 	} {
 		code, _, stderr := pinbox(t.Context(), append(args, "--insecure-registry=127.0.0.1")...)
@@ -438,7 +436,7 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t),
+		"--node-binary", nodeProgram,
 		"-o", dir, "--iso", fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...))
 	if code != 0 {
 		t.Fatal(stderr)

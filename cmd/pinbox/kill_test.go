@@ -17,23 +17,30 @@ import (
 // leaves nothing else.
 func TestKilledCommandIsDoneAgain(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
-	pins := samples(t)
-	build := []string{
-		"build", "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "--set",
-		write(t, "sets.yaml", pins.Sets()),
+	// Images so small that most of the time something is written.
+	r, images := serve(t, nil), map[string]string{}
+	for name, sizes := range map[string][]int{"first": {3000, 4000}, "second": {3000, 5000}, "other": {3000, 6000}} {
+		var err error
+		if images[name], err = r.PushStack(t.Context(), "test/"+name, sizes...); err != nil {
+			t.Fatal(err)
+		}
 	}
+	next := write(t, "sets.yaml", sample.Set("worker", images["second"], images["other"]))
+	flags := []string{"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "--set"}
+	build := append([]string{"build"}, flags...)
 	old := filepath.Join(t.TempDir(), "old")
-	fixtures.Run(t, program, slices.Concat(build[:5], []string{write(t, "old.yaml", sample.Set("old", pins.Pause)), "-o", old})...)
-	delta := []string{"delta", "--insecure-registry=127.0.0.1", "--from", old, "--set", build[len(build)-1]}
+	fixtures.Run(t, program, append(slices.Clip(build), write(t, "old.yaml", sample.Set("worker", images["first"])), "-o", old)...)
+	delta := append(append([]string{"delta", "--from", old}, flags...), next)
 	fixtures.Run(t, program, append(slices.Clip(delta), "-o", old+"-delta")...)
 	for name, args := range map[string][]string{
-		"build":             build,
-		"build with an ISO": append(slices.Clip(build), "--iso", fixtures.LiveISO(t)),
+		"build":             append(slices.Clip(build), next),
+		"build with an ISO": append(slices.Clip(build), next, "--iso", fixtures.LiveISO(t)),
 		"delta":             delta,
 		"thin delta":        append(slices.Clip(delta), "--thin"),
 		"medium":            {"medium", old + "-delta"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			command := func(dir, cache string) *exec.Cmd {
 				cmd := exec.Command(program, append(slices.Clip(args), "-o", filepath.Join(dir, "out"))...)
 				cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
@@ -49,7 +56,7 @@ func TestKilledCommandIsDoneAgain(t *testing.T) {
 			want := fixtures.Tree(t, undisturbed)
 			usual := 10
 			if name == "thin delta" { // of which the least is written in one go
-				usual = 50
+				usual = 20
 			}
 			k, kills := fixtures.NewKiller(t), fixtures.Soak(t, usual)
 			for k.Kills() < kills {

@@ -30,7 +30,7 @@ func newSite(t *testing.T) site {
 	registry, pins := fixtures.Samples(t)
 	s := site{
 		t: t, tag: registry.Host + "/tools/app:1", pins: pins, nodeFlags: []string{
-			"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t),
+			"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram,
 		},
 	}
 	s.config = write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+

@@ -38,12 +38,9 @@ func TestMain(m *testing.M) {
 
 const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 
-// nodeProgram is a small program that appliances have in place of pinbox-node: no test here runs it, and to compress 35 MB
-// takes longer than all else of a build. TestScripts and TestDemo have the real one.
-func nodeProgram(t testing.TB) string {
-	t.Helper()
-	return fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program")
-}
+// nodeProgram is what appliances have in place of pinbox-node: no test here runs it, and to compress the 35 MB of the real
+// one takes longer than all else of a build. TestScripts and TestDemo have it.
+const nodeProgram = "/bin/true"
 
 // pinbox runs a command line in this process. A build keeps nothing unless it is told
 // where, so that tests do not help each other.
@@ -110,7 +107,7 @@ func buildFails(t *testing.T, sets string, code int, output []string, flags ...s
 	parent := t.TempDir()
 	args := append([]string{
 		"build", "--set", sets, "-o", filepath.Join(parent, "out"), "--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t),
+		"--node-binary", nodeProgram,
 	}, flags...)
 	got, _, stderr := pinbox(t.Context(), args...)
 	if got != code {
@@ -483,7 +480,7 @@ func TestBadOutput(t *testing.T) {
 	pin := push(t, serve(t, nil), image(t, "amd64", layer(t, sample.File("a", "x"))))
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
 	full := filepath.Dir(write(t, "mine.txt", []byte("mine")))
-	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "-o"}
+	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o"}
 	code, _, stderr := pinbox(t.Context(), append(args, full)...)
 	if code != cli.ExitUsage || !strings.Contains(stderr, "not empty") {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "not empty", stderr)
@@ -545,7 +542,7 @@ func TestFullDisk(t *testing.T) {
 	disk := smallDisk(t)
 	args := []string{
 		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1", "--node-binary",
-		"/bin/true", "-o",
+		nodeProgram, "-o",
 	}
 	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != cli.ExitUsage ||
 		!strings.Contains(stderr, "is a mount point") {
@@ -594,7 +591,7 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			blobs = 0
-			code, _, stderr := pinbox(t.Context(), append([]string{"build", "--insecure-registry=127.0.0.1", "--node-binary", "/bin/true"},
+			code, _, stderr := pinbox(t.Context(), append([]string{"build", "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram},
 				test.flags...)...)
 			if code != cli.ExitSpace || blobs != test.blobs {
 				t.Errorf("got exit code %d and %d blobs read, want %d\n%s", code, blobs, test.blobs, stderr)
@@ -624,7 +621,7 @@ func TestInterruptedBuild(t *testing.T) {
 	parent := t.TempDir()
 	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)),
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t), "-o", filepath.Join(parent, "out"))
+		"--node-binary", nodeProgram, "-o", filepath.Join(parent, "out"))
 	if code != cli.ExitInterrupted {
 		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitInterrupted, stderr)
 	}

@@ -42,12 +42,12 @@ func TestMemoryOfImages(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	program, node := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), nodeProgram(t)
+	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	cache := t.TempDir()
 	for _, what := range []string{"first build", "all in the cache"} {
 		peak := func(n int) int64 {
 			dir := t.TempDir()
-			cmd := exec.Command(program, "build", "--insecure-registry=127.0.0.1", "--node-binary", node,
+			cmd := exec.Command(program, "build", "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram,
 				"--set", write(t, "sets.yaml", sample.SetNamed("many", pins[:n]...)), "-o", filepath.Join(dir, "out"))
 			cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+filepath.Join(cache, fmt.Sprint(n)))
 			return peakOf(t, cmd)

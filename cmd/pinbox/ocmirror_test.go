@@ -62,7 +62,7 @@ func mirroredRelease(t *testing.T) (dir string, release sample.Release, app stri
 		filepath.Join(dir, "ship.yaml"): "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship}\nspec:\n" +
 			"  sources:\n  - ocMirror: {paths: [mirror_000001.tar]}\n" +
 			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out",
-			artifact.StoreFile) + "}\n    binary: " + nodeProgram(t) + "\n",
+			artifact.StoreFile) + "}\n    binary: " + nodeProgram + "\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

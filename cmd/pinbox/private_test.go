@@ -21,7 +21,7 @@ func TestConfigsWithSecretsArePrivate(t *testing.T) {
 		"  node: {store: {volumeLabel: LABEL}}\n"))
 	out := filepath.Join(t.TempDir(), "out")
 	code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--insecure-registry=127.0.0.1", "--output", "json",
-		"--node-binary", nodeProgram(t))
+		"--node-binary", nodeProgram)
 	var result struct{ Private bool }
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK || !result.Private {
 		t.Fatalf("got exit code %d, %v and private %v, want a private result\n%s", code, err, result.Private, stderr)

@@ -51,7 +51,7 @@ func console(t *testing.T, block string) string {
 		}
 		args := strings.Fields(command)
 		if args[0] == "build" || args[0] == "delta" { // pinbox-node is not beside the test
-			args = append(args, "--node-binary", "/bin/true")
+			args = append(args, "--node-binary", nodeProgram)
 		}
 		code, stdout, stderr := pinbox(t.Context(), args...)
 		if code != cli.ExitOK {

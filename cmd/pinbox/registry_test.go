@@ -40,7 +40,7 @@ func TestMirrorsOfRegistriesConf(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	// A process of its own: the library reads the file once in a process.
 	cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "build",
-		"--set", write(t, "sets.yaml", sample.Set("worker", source)), "--node-binary", nodeProgram(t), "-o",
+		"--set", write(t, "sets.yaml", sample.Set("worker", source)), "--node-binary", nodeProgram, "-o",
 		out, "--no-cache")
 	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+conf)
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -160,7 +160,7 @@ func (b resumable) build(t *testing.T, cache string, want int) []byte {
 	b.served, b.asked = 0, nil
 	out := filepath.Join(t.TempDir(), "out")
 	code, _, stderr := pinbox(t.Context(), "build", "--set", b.sets, "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram(t), "-o", out, "--cache-dir", cache)
+		nodeProgram, "-o", out, "--cache-dir", cache)
 	if code != want {
 		t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)
 	}

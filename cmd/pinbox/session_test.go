@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,19 @@ import (
 func samples(t *testing.T) sample.Pins {
 	t.Helper()
 	_, pins := fixtures.Samples(t)
+	return pins
+}
+
+// smallSamples are the sample images for tests that build them hundreds of times: their program is 64 KB that do not run.
+func smallSamples(t *testing.T) sample.Pins {
+	t.Helper()
+	program := make([]byte, 64<<10)
+	_, _ = rand.NewChaCha8([32]byte{4}).Read(program) // never fails
+	registry, pins, err := sample.Start(t.Context(), program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { registry.Close() })
 	return pins
 }
 
@@ -55,7 +69,7 @@ spec:
     store:
       partitionLabel: pinbox-store
     selinuxContext: a:b:c:s0
-    binary: ` + nodeProgram(t) + "\n",
+    binary: ` + nodeProgram + "\n",
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -137,7 +151,7 @@ func superblock(t *testing.T, out string, at int64) uint32 {
 
 func TestSourceDateEpoch(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", samples(t).Pause))
-	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "-o"}
+	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o"}
 	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
 	out := filepath.Join(t.TempDir(), "out")
 	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitOK {
@@ -277,7 +291,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 	build := func(set []byte) string {
 		out := filepath.Join(t.TempDir(), "out")
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--insecure-registry=127.0.0.1", "-o", out,
-			"--node-binary", nodeProgram(t))
+			"--node-binary", nodeProgram)
 		if code != cli.ExitOK {
 			t.Fatal(stderr)
 		}
@@ -354,7 +368,7 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	}
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t), "-o", filepath.Join(parent, "out"))
+		"--node-binary", nodeProgram, "-o", filepath.Join(parent, "out"))
 	if _, err := os.Stat(mine); code != cli.ExitOK || err != nil {
 		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
 	}
@@ -364,18 +378,18 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	}
 	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", nodeProgram(t), "-o", filepath.Join(parent, "other"))
+		"--node-binary", nodeProgram, "-o", filepath.Join(parent, "other"))
 	if _, err := os.Stat(mine); code != cli.ExitUsage || err != nil {
 		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitUsage, err, stderr)
 	}
 }
 
 func TestBuildIntoTheCurrentFolder(t *testing.T) {
-	pins, node := samples(t), nodeProgram(t)
+	pins := samples(t)
 	t.Chdir(t.TempDir())
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
-		"--node-binary", node, "-o", ".")
+		"--node-binary", nodeProgram, "-o", ".")
 	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "it is the current folder", stderr)
 	}

@@ -149,7 +149,7 @@ func (s stalling) run(t *testing.T, noise v1.Layer) {
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", noise))))
 	stalls.Store(true)
 	args := []string{
-		"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram(t), "-o",
+		"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o",
 		filepath.Join(t.TempDir(), "out"), "--stall", "300ms", "--cache-dir", t.TempDir(),
 	}
 	if s.flag != "" {

@@ -172,7 +172,7 @@ func checkBars(t *testing.T, format, next string) {
 	}
 	held.Store(true)
 	cmd, _, shown := onTerminal(t, "build", "-c", file, "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram(t), "-o", "out", "--cache-dir", t.TempDir())
+		nodeProgram, "-o", "out", "--cache-dir", t.TempDir())
 	bar := " " + digest.Hex[:7] + " "
 	// The bytes of the half that was sent, the rate and the time.
 	half := regexp.MustCompile(regexp.QuoteMeta(bar) + ` *\[=+>-+\] \d+ % 6\d\d\.\d KiB / 1\.3 MiB .*B/s `)
