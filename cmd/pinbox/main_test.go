@@ -5,12 +5,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,15 +33,20 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if !root.Init() {
-		oracle.Main(m)
+	if root.Init() {
+		return
 	}
+	flag.Parse()
+	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // the default
+		_ = flag.Set("test.parallel", "16") // tests that run in parallel wait for registries
+	}
+	oracle.Main(m)
 }
 
 const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 
 // nodeProgram is what appliances have in place of pinbox-node: no test here runs it, and to compress the 35 MB of the real
-// one takes longer than all else of a build. TestScripts and TestDemo have it.
+// one takes longer than all else of a build. TestDemo has it.
 const nodeProgram = "/bin/true"
 
 // pinbox runs a command line in this process. A build keeps nothing unless it is told
@@ -519,13 +526,17 @@ func smallDisk(t *testing.T) string {
 	return disk
 }
 
-// noise is a layer that turns out larger than one would guess.
+// randomBytes are so many bytes, always the same, that cannot be compressed.
+func randomBytes(size int) []byte {
+	content := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(content) // never fails
+	return content
+}
+
 // noise is a layer of so many bytes that cannot be compressed.
 func noise(t *testing.T, size int) *sample.Layer {
 	t.Helper()
-	body := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(body) // never fails
-	stream, err := sample.Tar(sample.File("noise", string(body)))
+	stream, err := sample.Tar(sample.File("noise", string(randomBytes(size))))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,11 @@ import (
 // command exits runs a command line and compares its exit code.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
-	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Program(t, nodePackage),
-		bin)
+	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), bin)
+	node := append(mustRead(t, nodeProgram), randomBytes(8<<20)...) // so large that a store with it is split
+	if err := os.WriteFile(filepath.Join(bin, "pinbox-node"), node, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	images := scriptImages(t)
 	images["LIVE_ISO"] = liveISOWithKernel(t)
 	testscript.Run(t, testscript.Params{

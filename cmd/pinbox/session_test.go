@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,9 +31,7 @@ func samples(t *testing.T) sample.Pins {
 // smallSamples are the sample images for tests that build them hundreds of times: their program is 64 KB that do not run.
 func smallSamples(t *testing.T) sample.Pins {
 	t.Helper()
-	program := make([]byte, 64<<10)
-	_, _ = rand.NewChaCha8([32]byte{4}).Read(program) // never fails
-	registry, pins, err := sample.Start(t.Context(), program)
+	registry, pins, err := sample.Start(t.Context(), randomBytes(64<<10))
 	if err != nil {
 		t.Fatal(err)
 	}
