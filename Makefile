@@ -180,11 +180,11 @@ fuzz:
 
 # 1,000 kills, an hour of sets that change every second, and 200 cycles of attach, rollback and
 # detach: about two hours. The figures are what CI does, times these.
-KILLS   = 5
+KILLS   = 13
 CHANGES = 600
 CYCLES  = 100
 soak: deps peers
-	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores -run 'TestKilled(CommandIsDoneAgain|AtRandomMoments|AtEveryStep)'
+	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores ./runtime/node -run 'Test(FaultAtEachOperationOfANode|Killed(CommandIsDoneAgain|AtRandomMoments|AtEveryStep))'
 	PINBOX_SOAK=$(CHANGES) go test -count=1 -v -timeout 4h ./cmd/pinbox-node -run TestSetThatKeepsChanging
 	PINBOX_SOAK=$(CYCLES) go test -count=1 -v -timeout 4h ./runtime/stores -run TestCyclesOfReleases
 

@@ -71,7 +71,7 @@ func TestDetachWithLayersInAForeignStore(t *testing.T) {
 // source changed before it was copied.
 func TestSourceChangesBeforeTheCopy(t *testing.T) {
 	folders, pins := buildDeltas(t, 1)
-	others, _ := buildDeltas(t, 1) // the same layers, with other pins
+	others, _ := buildReleases(t, 1, 1) // the same layers, with other pins
 	m := newManager(t, folders[0], "100m")
 	source := filepath.Join(t.TempDir(), "delta.squashfs")
 	expected := filepath.Join(folders[1], artifact.DeltaStoreFile)

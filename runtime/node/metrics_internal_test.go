@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime"
 )
 
@@ -65,12 +66,10 @@ func TestMetricsAreServedOnLoopback(t *testing.T) {
 		t.Errorf("another path: got %d, want 404", code)
 	}
 	end()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if code, text := request("GET", "/metrics"); code == 0 && strings.Contains(text, "refused") {
-			return
+	fixtures.Until(t, func() error {
+		if code, text := request("GET", "/metrics"); code != 0 || !strings.Contains(text, "refused") {
+			return fmt.Errorf("after the service has ended: got %d %s, want no answer", code, text)
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("got an answer after the service has ended")
-		}
-	}
+		return nil
+	})
 }

@@ -3,9 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -30,24 +33,75 @@ func buildDeltas(t *testing.T, deltas int) (folders, pins []string) {
 // buildReleases is buildDeltas whose releases have numbers, each greater than the one before by step.
 func buildReleases(t *testing.T, deltas int, step int64) (folders, pins []string) {
 	t.Helper()
-	fixtures.NeedRoot(t)
-	registry, _ := appliance.Registry(t)
-	sizes := []int{1000}
 	for n := range deltas + 1 {
-		pin := pushImage(t, registry, "app/a", sizes...)
-		o := appliance.Options(t, sample.SetNamed("s", pin))
-		o.Appliance.Metadata.Release = int64(n+1) * step
-		if n == 0 {
-			appliance.Build(t, o)
-		} else {
-			o.From = []string{folders[n-1]}
-			if _, err := builder.Delta(t.Context(), o); err != nil {
-				t.Fatal(err)
+		from := folders
+		folder, pin := once(t, fmt.Sprintf("release %d of %d", n, step), func(r *sample.Registry, out string) (pins []string) {
+			sizes := []int{1000}
+			for layer := range n {
+				sizes = append(sizes, 2000+layer)
 			}
-		}
-		folders, pins, sizes = append(folders, o.Out), append(pins, pin), append(sizes, 2000+n)
+			pin := pushImage(t, r, fmt.Sprintf("app/%d", step), sizes...) // chains have other pins
+			o := appliance.Options(t, sample.SetNamed("s", pin))
+			o.Appliance.Metadata.Release, o.Out = int64(n+1)*step, out
+			if n == 0 {
+				appliance.Build(t, o)
+			} else {
+				o.From = from[n-1:]
+				buildDelta(t, o)
+			}
+			return []string{pin}
+		})
+		folders, pins = append(folders, folder), append(pins, pin...)
 	}
 	return folders, pins
+}
+
+func buildDelta(t *testing.T, o builder.Options) {
+	t.Helper()
+	if _, err := builder.Delta(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// made is what tests share, by its name.
+var made sync.Map
+
+// artifacts are what a test has made for all.
+type artifacts struct {
+	once   sync.Once
+	folder string
+	pins   []string
+}
+
+// sharedRegistry runs until the process ends.
+var sharedRegistry = sync.OnceValues(func() (*sample.Registry, error) { return sample.Serve(nil) })
+
+func TestMain(m *testing.M) { fixtures.Main(m) }
+
+// once lets make write a folder, of images in a registry, when the first test asks for it. It returns a copy, which the
+// test may change, and the pins that make returned.
+func once(
+	t *testing.T, name string, make func(r *sample.Registry, folder string) (pins []string),
+) (folder string, pins []string) {
+	t.Helper()
+	fixtures.NeedRoot(t)
+	value, _ := made.LoadOrStore(name, &artifacts{})
+	a := value.(*artifacts)
+	a.once.Do(func() {
+		registry, err := sharedRegistry()
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := filepath.Join(fixtures.Lasting{TB: t}.TempDir(), "folder")
+		a.pins = make(registry, folder)
+		a.folder = folder
+	})
+	if a.folder == "" {
+		t.Fatalf("another test has failed to make: %s", name)
+	}
+	folder = filepath.Join(t.TempDir(), "folder")
+	fixtures.Run(t, "cp", "-r", a.folder, folder)
+	return folder, slices.Clone(a.pins)
 }
 
 func pushImage(t *testing.T, r *sample.Registry, repository string, sizes ...int) string {

@@ -34,8 +34,16 @@ func random(seed uint64, size int) string {
 // bytes stays, and one is removed. The blocks of the stores are not compressed.
 func thinPair(t *testing.T, stays int) (base, delta string) {
 	t.Helper()
-	fixtures.NeedRoot(t)
-	registry, _ := appliance.Registry(t)
+	folder, _ := once(t, fmt.Sprintf("thin %d", stays), func(r *sample.Registry, folder string) []string {
+		makeThinPair(t, r, stays, folder)
+		return nil
+	})
+	return filepath.Join(folder, "base"), filepath.Join(folder, "delta")
+}
+
+func makeThinPair(t *testing.T, registry *sample.Registry, stays int, folder string) {
+	t.Helper()
+	base := filepath.Join(folder, "base")
 	changed := random(1, 400_000)
 	for n, entries := range [][]sample.Entry{
 		{sample.File("data/changed", changed), sample.File("data/stays", random(2, stays)),
@@ -55,20 +63,20 @@ func thinPair(t *testing.T, stays int) (base, delta string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pin, err := registry.Push(t.Context(), "app/thin", img)
+		pin, err := registry.Push(t.Context(), fmt.Sprintf("app/thin-%d", stays), img)
 		if err != nil {
 			t.Fatal(err)
 		}
 		o := appliance.Options(t, sample.SetNamed("s", pin))
 		o.Appliance.Spec.Store.Compression = squashfs.None
 		if n == 0 {
+			o.Out = base
 			appliance.Build(t, o)
-			base = o.Out
 			continue
 		}
-		delta = thinOfOptions(t, o, base)
+		o.Out = filepath.Join(folder, "delta")
+		thinOfOptions(t, o, base)
 	}
-	return base, delta
 }
 
 // thinOf builds the thin delta of an image.
@@ -81,9 +89,7 @@ func thinOf(t *testing.T, pin, base string) (folder string) {
 func thinOfOptions(t *testing.T, o builder.Options, base string) (folder string) {
 	t.Helper()
 	o.From, o.Thin = []string{base}, true
-	if _, err := builder.Delta(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	buildDelta(t, o)
 	return o.Out
 }
 

@@ -12,7 +12,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
@@ -26,25 +25,19 @@ import (
 // blocks are not compressed.
 func nodeWithDelta(t *testing.T) (m stores.Manager, base, delta []string) {
 	t.Helper()
-	fixtures.NeedRoot(t)
-	registry, _ := appliance.Registry(t)
-	base = []string{pushImage(t, registry, "app/a", 300_000, 200_000), pushImage(t, registry, "app/b", 250_000)}
-	delta = []string{pushImage(t, registry, "app/a", 300_000, 400_000)}
-	var folders []string
-	for _, pins := range [][]string{base, delta} {
-		o := appliance.Options(t, sample.SetNamed("s", pins...))
-		o.Appliance.Spec.Store.Compression = squashfs.None
-		if folders == nil {
-			appliance.Build(t, o)
-		} else {
-			o.From = folders
-			if _, err := builder.Delta(t.Context(), o); err != nil {
-				t.Fatal(err)
-			}
-		}
-		folders = append(folders, o.Out)
-	}
-	return newManagerWithDeltas(t, folders), base, delta
+	folder, pins := once(t, "verify", func(r *sample.Registry, folder string) []string {
+		pins := []string{pushImage(t, r, "app/verify-a", 300_000, 200_000), pushImage(t, r, "app/verify-b", 250_000),
+			pushImage(t, r, "app/verify-a", 300_000, 400_000)}
+		o, d := appliance.Options(t, sample.SetNamed("s", pins[:2]...)), appliance.Options(t, sample.SetNamed("s", pins[2]))
+		o.Appliance.Spec.Store.Compression, d.Appliance.Spec.Store.Compression = squashfs.None, squashfs.None
+		o.Out, d.Out = filepath.Join(folder, "base"), filepath.Join(folder, "delta")
+		d.From = []string{o.Out}
+		appliance.Build(t, o)
+		buildDelta(t, d)
+		return pins
+	})
+	folders := []string{filepath.Join(folder, "base"), filepath.Join(folder, "delta")}
+	return newManagerWithDeltas(t, folders), pins[:2], pins[2:]
 }
 
 func verify(t *testing.T, m stores.Manager, o stores.VerifyOptions) stores.Verified {
