@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,11 +40,7 @@ func TestMain(m *testing.M) {
 	if file := os.Getenv(measureChild); file != "" {
 		os.Exit(runMeasured(file, os.Args[1:]))
 	}
-	// Most tests here wait for CRI-O, systemd or a retry, so more of them run at a time than the machine has processors.
-	flag.Parse()
-	if err := flag.Set("test.parallel", strconv.Itoa(max(6, goruntime.GOMAXPROCS(0)))); err != nil {
-		panic(err)
-	}
+	fixtures.Waiting(6) // for CRI-O, systemd or a retry
 	m.Run()
 }
 

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/cluster"
 )
 
@@ -23,16 +25,17 @@ type api struct {
 	*httptest.Server
 	mu      sync.Mutex
 	version int
-	sets    []string    // names
-	fail    func() int  // the code of an answer to a request for sets; 0 for a good one
-	events  chan string // of the watch of the sets; "" ends it
+	sets    []string      // names
+	fail    func() int    // the code of an answer to a request for sets; 0 for a good one
+	events  chan string   // of the watch of the sets; "" ends it
+	watched chan struct{} // has a value once a watch has begun
 	// terminating means that the CustomResourceDefinition is being removed.
 	terminating bool
 }
 
 func serve(t *testing.T) *api {
 	t.Helper()
-	a := &api{version: 100, events: make(chan string)}
+	a := &api{version: 100, events: make(chan string), watched: make(chan struct{}, 1)}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	t.Cleanup(a.CloseClientConnections)
@@ -81,6 +84,10 @@ func (a *api) serveSets(w http.ResponseWriter, r *http.Request, watching bool) {
 	if watching {
 		a.mu.Unlock()
 		w.(http.Flusher).Flush()
+		select {
+		case a.watched <- struct{}{}:
+		default:
+		}
 		for {
 			select {
 			case <-r.Context().Done():
@@ -119,7 +126,18 @@ func (a *api) set(change func()) {
 // follow follows the API, and returns what is known.
 func follow(t *testing.T, a *api) (known func() cluster.Known) {
 	t.Helper()
-	return followInto(t, a, filepath.Join(t.TempDir(), "cluster.json"), 0, nil)
+	return followInto(t, a, document(t), 0, nil)
+}
+
+// document is the name of a document. The follower, which ends with the test, may write it while its folder is removed.
+func document(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "pinbox-test-cluster-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { fixtures.Until(t, func() error { return os.RemoveAll(dir) }) })
+	return filepath.Join(dir, "cluster.json")
 }
 
 // followInto follows the API with a document; heard, if any, runs with the channel of the changes.
@@ -159,11 +177,17 @@ func followInto(
 
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("got a timeout, want: %s", what)
+	fixtures.Until(t, func() error {
+		if !is() {
+			return errors.New("not: " + what)
 		}
-	}
+		return nil
+	})
+}
+
+func TestMain(m *testing.M) {
+	fixtures.Waiting(12) // for the pauses of a client
+	m.Run()
 }
 
 func names(k cluster.Known) string {
@@ -176,6 +200,7 @@ func names(k cluster.Known) string {
 
 // Answers that fail change nothing but the state, and what follows counts.
 func TestFailingAnswers(t *testing.T) {
+	t.Parallel()
 	for name, code := range map[string]int{"500": 500, "403": 403} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,11 +208,9 @@ func TestFailingAnswers(t *testing.T) {
 			a.sets = []string{"a"}
 			known := follow(t, a)
 			until(t, "the set is known", func() bool { return names(known()) == "a" && known().Registered })
+			fixtures.Receive(t, "watch", a.watched)
 			a.set(func() { a.fail = func() int { return code } })
-			select {
-			case a.events <- "": // the watch ends
-			case <-time.After(time.Second): // it has not begun, and fails when it does
-			}
+			a.events <- "" // the watch ends
 			until(t, "the state says it", func() bool { return known().State == cluster.Unreachable })
 			if names(known()) != "a" {
 				t.Errorf("got %s, want the set to stay", names(known()))
@@ -228,6 +251,7 @@ func TestTooManyRequests(t *testing.T) {
 // A watch whose resource version is too old is followed by a list. So is each other end of a watch: a gap loses
 // nothing.
 func TestWatchesEnd(t *testing.T) {
+	t.Parallel()
 	for name, event := range map[string]string{
 		"410 Gone": `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}}`,
 		"500":      `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500}}`,
@@ -279,6 +303,7 @@ func TestEvents(t *testing.T) {
 
 // More sets than the API's own limit change nothing.
 func TestTooManySets(t *testing.T) {
+	t.Parallel()
 	a := serve(t)
 	for i := range cluster.MaxSets + 1 {
 		a.sets = append(a.sets, fmt.Sprintf("s%d", i))
@@ -292,9 +317,10 @@ func TestTooManySets(t *testing.T) {
 
 // A document that cannot be read, as after an error of the disk, is replaced by what the API has.
 func TestUnreadableDocument(t *testing.T) {
+	t.Parallel()
 	a := serve(t)
 	a.sets = []string{"a"}
-	file := filepath.Join(t.TempDir(), "cluster.json")
+	file := document(t)
 	if err := os.WriteFile(file, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +330,8 @@ func TestUnreadableDocument(t *testing.T) {
 
 // A kubeconfig that is written later, as the kubelet's at the first boot, is found. Until then the sets are unknown.
 func TestNoKubeconfigYet(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "cluster.json")
+	t.Parallel()
+	file := document(t)
 	if _, err := cluster.Follow(t.Context(), cluster.Options{
 		Kubeconfig: filepath.Join(t.TempDir(), "none"), File: file, Log: slog.New(slog.DiscardHandler),
 	}); err != nil {
@@ -318,12 +345,13 @@ func TestNoKubeconfigYet(t *testing.T) {
 
 // With jitter, nodes do not all hear of a change at once.
 func TestJitter(t *testing.T) {
+	t.Parallel()
 	a := serve(t)
 	a.sets = []string{"a"}
 	const nodes, jitter = 8, 2 * time.Second
 	heard := make(chan time.Duration, nodes)
 	for range nodes {
-		file := filepath.Join(t.TempDir(), "cluster.json")
+		file := document(t)
 		start := time.Now()
 		followInto(t, a, file, jitter, func(changes <-chan struct{}) {
 			<-changes
