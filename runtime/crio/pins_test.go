@@ -160,11 +160,7 @@ func TestSignal(t *testing.T) {
 	if err := crio.ReloadBySignal(t.Context(), socket); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-got:
-	case <-time.After(5 * time.Second):
-		t.Error("got no signal in 5 s")
-	}
+	fixtures.Receive(t, "signal", got)
 }
 
 func TestReloadCommand(t *testing.T) {

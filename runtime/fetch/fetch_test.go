@@ -165,6 +165,7 @@ var faultyServers = map[string]struct {
 func TestFaultyServers(t *testing.T) {
 	for name, c := range faultyServers {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			o, requests := serve(t, c.handle)
 			if c.begun != nil {
 				if err := os.WriteFile(o.File+".part", c.begun, 0o600); err != nil {

@@ -77,8 +77,8 @@ func ask(ctx context.Context, url, bytes string, take func(*http.Response) error
 	}
 }
 
-// textPause is half of the pause before the second attempt.
-const textPause = 100 * time.Millisecond
+// textPause is half of the pause before the second attempt. Tests make it shorter.
+var textPause = 100 * time.Millisecond
 
 func askOnce(ctx context.Context, url, bytes string, take func(*http.Response) error) error {
 	ctx, cancel := context.WithTimeout(ctx, textTime)

@@ -17,6 +17,7 @@ import (
 // the partition finds it behind its own, and the second run then only verifies it; after one that does not keep
 // it, the second run makes it again.
 func TestStoreBeforeTheSystem(t *testing.T) {
+	t.Parallel()
 	dir, store := writeMedium(t, 5*mib+4096)
 	o := partition.Options{Medium: dir, Disk: newDisk(t, 9<<30), Erase: true}
 	r, err := partition.Install(t.Context(), o)
@@ -83,6 +84,7 @@ func partitions(t *testing.T, disk string) string {
 
 // A disk of which something is mounted is not erased, and neither is one that is too small.
 func TestErasesNoDiskInUse(t *testing.T) {
+	t.Parallel()
 	dir, _ := writeMedium(t, 5*mib)
 	used := newDisk(t, 9<<30)
 	fixtures.Run(t, "mkfs.ext4", "-q", "-F", used)
@@ -92,7 +94,7 @@ func TestErasesNoDiskInUse(t *testing.T) {
 	}
 	fixtures.Run(t, "mount", used, mount)
 	defer fixtures.Run(t, "umount", mount)
-	small := newDisk(t, 200*mib)
+	small := newDisk(t, 100*mib)
 	for disk, want := range map[string]error{used: partition.ErrInUse, small: partition.ErrSpace} {
 		before := fixtures.Run(t, "sha256sum", "--", small)
 		if _, err := partition.Install(t.Context(), partition.Options{Medium: dir, Disk: disk, Erase: true}); !errors.Is(err, want) {

@@ -82,16 +82,17 @@ func newDisk(t *testing.T, size int64) string {
 
 // After an installation, sgdisk finds a valid table, and the partition has the store.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	dir, store := writeMedium(t, 5*mib+4096)
-	device := newDisk(t, 200*mib)
+	device := newDisk(t, 100*mib)
 	var last, all int64
 	o := partition.Options{Medium: dir, Disk: device, Done: func(d, a int64) { last, all = d, a }}
 	r, err := partition.Install(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Start+r.Size != 199*mib || r.Size != 6*mib || r.Found || last != all || all != 2*int64(len(store)) {
-		t.Errorf("got %+v, %d of %d bytes, want 6 MiB up to 199 MiB, %d bytes", r, last, all, 2*len(store))
+	if r.Start+r.Size != 99*mib || r.Size != 6*mib || r.Found || last != all || all != 2*int64(len(store)) {
+		t.Errorf("got %+v, %d of %d bytes, want 6 MiB up to 99 MiB, %d bytes", r, last, all, 2*len(store))
 	}
 	content, err := os.ReadFile(device)
 	if err != nil {
@@ -127,6 +128,7 @@ func TestInstall(t *testing.T) {
 
 // After an error the partition table is unchanged, so no node mounts an incomplete store.
 func TestInstallError(t *testing.T) {
+	t.Parallel()
 	valid, _ := writeMedium(t, 5*mib)
 	damaged, store := writeMedium(t, 5*mib)
 	store[4*mib]++
@@ -137,7 +139,7 @@ func TestInstallError(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(short, "sums.txt"), []byte("nothing\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	large, _ := writeMedium(t, 150*mib)
+	large, _ := writeMedium(t, 60*mib)
 	cancelled, cancel := context.WithCancel(t.Context())
 	for name, c := range map[string]struct {
 		ctx    context.Context
@@ -153,7 +155,8 @@ func TestInstallError(t *testing.T) {
 		"cancelled":      {cancelled, valid, func(int64, int64) { cancel() }, context.Canceled},
 	} {
 		t.Run(name, func(t *testing.T) {
-			device := newDisk(t, 200*mib)
+			t.Parallel()
+			device := newDisk(t, 100*mib)
 			before := fixtures.Run(t, "sfdisk", "--json", device)
 			_, err := partition.Install(c.ctx, partition.Options{Medium: c.medium, Disk: device, Done: c.done})
 			if !errors.Is(err, c.want) {
@@ -167,6 +170,7 @@ func TestInstallError(t *testing.T) {
 }
 
 func TestInstallToUnsuitableDisks(t *testing.T) {
+	t.Parallel()
 	dir, _ := writeMedium(t, mib)
 	blank := newDisk(t, 100*mib)
 	fixtures.Run(t, "sgdisk", "--zap-all", blank)
@@ -202,6 +206,7 @@ func TestInstallToUnsuitableDisks(t *testing.T) {
 
 // Check finds a disk too small before a system is installed to it.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	dir, _ := writeMedium(t, 5*mib)
 	if err := partition.Check(partition.Options{Medium: dir, Disk: newDisk(t, 8<<30)}); !errors.Is(err, partition.ErrSpace) {
 		t.Errorf("a disk as large as the system: got %v, want %v", err, partition.ErrSpace)

@@ -110,7 +110,7 @@ func TestFindRefuses(t *testing.T) {
 	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, sums("delta.thin", "hostile"))
 	}))
-	defer plain.Close()
+	t.Cleanup(plain.Close)
 	url := files(t, map[string]string{
 		"/1/delta.thin": content, "/1/SHA256SUMS": sums("delta.thin", content),
 		"/2/delta.thin": content, "/2/SHA256SUMS": "<html>log in to the guest network</html>",
@@ -141,6 +141,7 @@ func TestFindRefuses(t *testing.T) {
 		"not a signature":     {url + "/6/", remote.Options{Keys: keys}, stores.ErrSignature, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			_, err := remote.Find(t.Context(), c.source, c.o)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)

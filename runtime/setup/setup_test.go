@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -114,6 +115,7 @@ func read(t *testing.T, root, name string) string {
 // Images are set up and become what they were, each twice: of packages in either form, with and without SELinux, and
 // with a program that the image has in its read-only /usr.
 func TestImages(t *testing.T) {
+	t.Parallel()
 	const context = `"selinuxContext": "` + provision.DefaultSELinuxContext + `"`
 	for name, test := range map[string]struct {
 		files   map[string]string
@@ -176,31 +178,33 @@ func TestImages(t *testing.T) {
 // A setup waits for one that ends: a killed process holds the lock until the disk has what it was writing. If that
 // takes longer, nothing is changed.
 func TestAnotherSetupEnds(t *testing.T) {
-	root := image(t, rpm)
-	before := fixtures.Tree(t, root)
-	for _, test := range []struct {
-		after time.Duration
-		want  error
-	}{{time.Minute, setup.ErrBusy}, {200 * time.Millisecond, nil}} {
-		other, err := os.Open(filepath.Join(root, "etc"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := filelock.Try(other); err != nil {
-			t.Fatal(err)
-		}
-		end := time.AfterFunc(test.after, func() { _ = other.Close() })
-		_, err = of(t, root, nil).Run(t.Context())
-		if !errors.Is(err, test.want) {
-			t.Errorf("another setup that ends after %s: got %v, want %v", test.after, err, test.want)
-		}
-		if end.Stop() {
-			_ = other.Close()
-			if diff := cmp.Diff(before, fixtures.Tree(t, root)); diff != "" {
-				t.Errorf("beside another setup (-before +after):\n%s", diff)
+	synctest.Test(t, func(t *testing.T) {
+		root := image(t, rpm)
+		before := fixtures.Tree(t, root)
+		for _, test := range []struct {
+			after time.Duration
+			want  error
+		}{{time.Minute, setup.ErrBusy}, {200 * time.Millisecond, nil}} {
+			other, err := os.Open(filepath.Join(root, "etc"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := filelock.Try(other); err != nil {
+				t.Fatal(err)
+			}
+			end := time.AfterFunc(test.after, func() { _ = other.Close() })
+			_, err = of(t, root, nil).Run(t.Context())
+			if !errors.Is(err, test.want) {
+				t.Errorf("another setup that ends after %s: got %v, want %v", test.after, err, test.want)
+			}
+			if end.Stop() {
+				_ = other.Close()
+				if diff := cmp.Diff(before, fixtures.Tree(t, root)); diff != "" {
+					t.Errorf("beside another setup (-before +after):\n%s", diff)
+				}
 			}
 		}
-	}
+	})
 }
 
 // A node that copies image volumes has the unit for that, and is configured so.
@@ -366,6 +370,7 @@ func TestChangesOfOthersStay(t *testing.T) {
 
 // Killed at any moment, the next run completes what was begun.
 func TestKilledSetup(t *testing.T) {
+	t.Parallel()
 	root := image(t, rpm)
 	before := fixtures.Tree(t, root)
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")
@@ -401,6 +406,7 @@ func TestKilledSetup(t *testing.T) {
 
 // In a bare Debian, the real CRI-O says its version; an older one is refused.
 func TestVersionInADebian(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	root := t.TempDir()
 	fixtures.Run(t, "tar", "-C", root, "-xf", fixtures.Peer(t, "debian.tar"), "--exclude=./usr/share", "--exclude=./var")

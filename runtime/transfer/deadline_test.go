@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime/transfer"
@@ -26,22 +27,24 @@ func (h hanging) ReadAt(p []byte, offset int64) (int, error) {
 
 // A device that stops to answer ends a copy, after the bytes that it gave before.
 func TestDeviceThatHangs(t *testing.T) {
-	content := bytes.Repeat([]byte("pinbox"), 2<<20)
-	device := hanging{bytes.NewReader(content), 8 << 20, make(chan struct{})}
-	defer close(device.end)
-	size := int64(len(content))
-	from := transfer.WithDeadline(device, time.Second)
-	var to bytes.Buffer
-	_, err := transfer.Copy(t.Context(), &to, io.NewSectionReader(from, 0, size), transfer.Content{Size: size}, nil)
-	if !errors.Is(err, transfer.ErrStalled) || !errors.Is(err, transfer.ErrRead) {
-		t.Errorf("got %v, want ErrStalled", err)
-	}
-	if !bytes.Equal(to.Bytes(), content[:8<<20]) {
-		t.Errorf("got %d bytes before, want the first 8 MiB", to.Len())
-	}
-	if _, err := from.ReadAt(make([]byte, 1), 0); !errors.Is(err, transfer.ErrStalled) {
-		t.Errorf("afterwards: got %v, want ErrStalled at once", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		content := bytes.Repeat([]byte("pinbox"), 2<<20)
+		device := hanging{bytes.NewReader(content), 8 << 20, make(chan struct{})}
+		defer close(device.end)
+		size := int64(len(content))
+		from := transfer.WithDeadline(device, time.Second)
+		var to bytes.Buffer
+		_, err := transfer.Copy(t.Context(), &to, io.NewSectionReader(from, 0, size), transfer.Content{Size: size}, nil)
+		if !errors.Is(err, transfer.ErrStalled) || !errors.Is(err, transfer.ErrRead) {
+			t.Errorf("got %v, want ErrStalled", err)
+		}
+		if !bytes.Equal(to.Bytes(), content[:8<<20]) {
+			t.Errorf("got %d bytes before, want the first 8 MiB", to.Len())
+		}
+		if _, err := from.ReadAt(make([]byte, 1), 0); !errors.Is(err, transfer.ErrStalled) {
+			t.Errorf("afterwards: got %v, want ErrStalled at once", err)
+		}
+	})
 }
 
 // Reads within the limit are those of the device.

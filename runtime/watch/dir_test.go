@@ -9,6 +9,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/watch"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -71,48 +72,50 @@ func TestInvalidSets(t *testing.T) {
 	}
 }
 
-// Every change is reported, also if the folder does not exist yet.
+// Every change in a folder is reported. After the value that says that the folder is watched, nothing else is.
 func TestChanges(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "sets.d")
-	changes := watch.Changes(t.Context(), dir, 20*time.Millisecond)
-	wantChange := func(when string) {
-		t.Helper()
-		select {
-		case <-changes:
-		case <-time.After(10 * time.Second):
-			t.Fatalf("%s: got no change in 10 s", when)
-		}
-	}
-	waitUntilQuiet := func() {
-		for {
+	for name, change := range map[string]func(dir string) error{
+		"a new file":       func(dir string) error { return os.WriteFile(filepath.Join(dir, "b.yaml"), []byte("x"), 0o644) },
+		"a renamed file":   func(dir string) error { return os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "a.bak")) },
+		"a changed file":   func(dir string) error { return os.Truncate(filepath.Join(dir, "a.yaml"), 0) },
+		"a removed file":   func(dir string) error { return os.Remove(filepath.Join(dir, "a.yaml")) },
+		"a removed folder": os.RemoveAll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("x"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			changes := watch.Changes(t.Context(), dir, time.Hour)
+			fixtures.Receive(t, "first value", changes)
 			select {
 			case <-changes:
-			case <-time.After(300 * time.Millisecond):
-				return
+				t.Error("got a value before the change")
+			default:
 			}
-		}
+			if err := change(dir); err != nil {
+				t.Fatal(err)
+			}
+			fixtures.Receive(t, "value for "+name, changes)
+		})
 	}
-	wantChange("no folder")
-	wantChange("still no folder")
+}
+
+// While there is no folder, the receiver looks for it again and again; once there is one, it is watched.
+func TestChangesOfAFolderThatIsMadeLater(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sets.d")
+	changes := watch.Changes(t.Context(), dir, time.Millisecond)
+	fixtures.Receive(t, "value without a folder", changes)
+	fixtures.Receive(t, "value, still without a folder", changes)
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	waitUntilQuiet()
-	file := filepath.Join(dir, "a.yaml")
-	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
-		t.Fatal(err)
+	for range 10 {
+		fixtures.Receive(t, "value", changes)
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte("x"), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	wantChange("a new file")
-	waitUntilQuiet()
-	if err := os.Rename(file, file+".bak"); err != nil {
-		t.Fatal(err)
-	}
-	wantChange("a renamed file")
-	waitUntilQuiet()
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
-	wantChange("a removed folder")
 }
 
 // Only the sets of the node's pools apply, as in TestPinnedImageSetAddEventHandlers of the Machine

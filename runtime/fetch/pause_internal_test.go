@@ -1,0 +1,5 @@
+package fetch
+
+import "time"
+
+func init() { textPause = time.Millisecond }
