@@ -16,7 +16,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -99,6 +98,16 @@ func (c *cached) entries() []string {
 	return files
 }
 
+// await waits until so many layers are kept, or the client is gone.
+func (c *cached) await(client context.Context, layers int) {
+	fixtures.Until(c.t, func() error {
+		if got := len(c.entries()); got < layers && client.Err() == nil {
+			return fmt.Errorf("got %d layers kept, want %d", got, layers)
+		}
+		return nil
+	})
+}
+
 // A build of what is kept reads no layer, and gives the same bytes.
 func TestCachedBuildsAreEqual(t *testing.T) {
 	c := newCached(t)
@@ -175,9 +184,7 @@ func TestInterruptedBuildKeepsItsLayers(t *testing.T) {
 		if digest != last {
 			return false
 		}
-		for len(c.entries()) < len(c.layers)-1 && r.Context().Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
+		c.await(r.Context(), len(c.layers)-1)
 		interrupt()
 		<-r.Context().Done()
 		return true
@@ -312,9 +319,7 @@ func TestPruneDuringABuild(t *testing.T) {
 	var first atomic.Bool
 	c.answer = func(digest string, _ http.ResponseWriter, r *http.Request) bool {
 		if slices.Contains(c.layers, digest) && first.CompareAndSwap(false, true) { // the others go on
-			for len(c.entries()) == 0 && r.Context().Err() == nil {
-				time.Sleep(10 * time.Millisecond)
-			}
+			c.await(r.Context(), 1)
 			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != cli.ExitOK {
 				t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 			}

@@ -49,7 +49,9 @@ func newFaultyRegistry(t *testing.T) faultyRegistry {
 }
 
 // run runs a command, and returns its store if it succeeds.
-func (f faultyRegistry) run(t *testing.T, command, cache string, flags ...string) (code int, store []byte, stderr string) {
+func (f faultyRegistry) run(
+	t *testing.T, command, cache string, flags ...string,
+) (code int, store []byte, stderr string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
 	args := append(slices.Clone(f.commands[command]), flags...)

@@ -29,7 +29,8 @@ func TestKilledCommandIsDoneAgain(t *testing.T) {
 	flags := []string{"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "--set"}
 	build := append([]string{"build"}, flags...)
 	old := filepath.Join(t.TempDir(), "old")
-	fixtures.Run(t, program, append(slices.Clip(build), write(t, "old.yaml", sample.Set("worker", images["first"])), "-o", old)...)
+	fixtures.Run(t, program, append(slices.Clip(build), write(t, "old.yaml", sample.Set("worker", images["first"])),
+		"-o", old)...)
 	delta := append(append([]string{"delta", "--from", old}, flags...), next)
 	fixtures.Run(t, program, append(slices.Clip(delta), "-o", old+"-delta")...)
 	for name, args := range map[string][]string{

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -102,11 +100,7 @@ func TestInterruptAtAQuestion(t *testing.T) {
 			if _, err := io.WriteString(keyboard, c.begun+"\x03"); err != nil {
 				t.Fatal(err)
 			}
-			late := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
-			for text := range shown {
-				screen += text
-			}
-			late.Stop()
+			screen += rest(t, shown)
 			exit := new(exec.ExitError)
 			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 130 {
 				t.Errorf("got %v, want exit code 130\n%s", err, screen)
@@ -181,9 +175,7 @@ func checkBars(t *testing.T, format, next string) {
 		screen += await(t, shown, bar) + <-shown
 	}
 	close(drawn)
-	for text := range shown {
-		screen += text
-	}
+	screen += rest(t, shown)
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("got %v\n%s", err, screen)
 	}
@@ -195,16 +187,24 @@ func checkBars(t *testing.T, format, next string) {
 // await reads a terminal until a text stands there.
 func await(t *testing.T, shown <-chan string, want string) string {
 	t.Helper()
-	var screen bytes.Buffer
-	for end := time.After(time.Minute); !strings.Contains(screen.String(), want); {
-		select {
-		case text, ok := <-shown:
-			if screen.WriteString(text); !ok {
-				t.Fatalf("got %q and the end, want %q", screen.String(), want)
-			}
-		case <-end:
-			t.Fatalf("got %q, want %q", screen.String(), want)
+	screen := ""
+	for !strings.Contains(screen, want) {
+		text, ok := fixtures.Receive(t, "text on the terminal", shown)
+		if screen += text; !ok {
+			t.Fatalf("got %q and the end, want %q", screen, want)
 		}
 	}
-	return screen.String()
+	return screen
+}
+
+// rest reads a terminal until the program has ended.
+func rest(t *testing.T, shown <-chan string) (screen string) {
+	t.Helper()
+	for {
+		text, ok := fixtures.Receive(t, "text on the terminal, nor its end", shown)
+		if !ok {
+			return screen
+		}
+		screen += text
+	}
 }
