@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -107,35 +108,28 @@ func emptyStore(t *testing.T) *compose.Store {
 // No more than some layers are fetched before the store has taken them: each is an open file. The store gets its
 // layers in any order nevertheless.
 func TestFewLayersAreFetchedAhead(t *testing.T) {
-	const layers = 3 * fetchedAhead
-	f := newFetcher(t.Context(), &Client{}, PackOptions{})
-	f.stop() // each job ends at once
-	var img Resolved
-	for i := range layers {
-		d := digest.FromString(fmt.Sprint(i))
-		img.Layers = append(img.Layers, &pinset.LockedLayer{Digest: d, DiffID: d})
-	}
-	f.fetchAll([]Resolved{img}, emptyStore(t), nil)
-	for deadline := time.Now().Add(time.Minute); ; {
+	synctest.Test(t, func(t *testing.T) {
+		const layers = 3 * fetchedAhead
+		f := newFetcher(t.Context(), &Client{}, PackOptions{})
+		f.stop() // each job ends at once
+		var img Resolved
+		for i := range layers {
+			d := digest.FromString(fmt.Sprint(i))
+			img.Layers = append(img.Layers, &pinset.LockedLayer{Digest: d, DiffID: d})
+		}
+		f.fetchAll([]Resolved{img}, emptyStore(t), nil)
+		synctest.Wait()
 		f.mu.Lock()
-		jobs, later := len(f.jobs), len(f.later)
+		if jobs, later := len(f.jobs), len(f.later); jobs != fetchedAhead || later != layers-fetchedAhead {
+			t.Errorf("got %d jobs and %d layers without one, want %d and %d", jobs, later, fetchedAhead, layers-fetchedAhead)
+		}
 		f.mu.Unlock()
-		if jobs > fetchedAhead {
-			t.Fatalf("got %d jobs, want %d at most", jobs, fetchedAhead)
+		if _, _, err := f.take(img.Layers[layers-1]); err == nil { // the fetcher was stopped
+			t.Error("got no error")
 		}
-		if jobs == fetchedAhead && later == layers-fetchedAhead {
-			break
+		f.drop()
+		if err := f.wait(); err == nil {
+			t.Error("got no error of the group")
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("got %d jobs and %d layers without one", jobs, later)
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if _, _, err := f.take(img.Layers[layers-1]); err == nil { // the fetcher was stopped
-		t.Error("got no error")
-	}
-	f.drop()
-	if err := f.wait(); err == nil {
-		t.Error("got no error of the group")
-	}
+	})
 }

@@ -13,9 +13,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
@@ -129,6 +129,29 @@ func wantNoTemporaryFiles(t *testing.T) {
 	})
 }
 
+// whenFilled calls act once there is a file in a folder, if that is before the end of the test.
+func whenFilled(t *testing.T, dir string, act func()) {
+	t.Helper()
+	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err == nil {
+		_, err = unix.InotifyAddWatch(watch, dir, unix.IN_CREATE)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := os.NewFile(uintptr(watch), "inotify")
+	t.Cleanup(func() { _ = events.Close() }) // ends Read
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		act()
+		return
+	}
+	go func() {
+		if _, err := events.Read(make([]byte, 4096)); err == nil {
+			act()
+		}
+	}()
+}
+
 // An interrupted check leaves no files and no mounts.
 func TestInterruptedVerify(t *testing.T) {
 	fixtures.NeedRoot(t)
@@ -139,12 +162,7 @@ func TestInterruptedVerify(t *testing.T) {
 	_, err := verify.WithBases(ctx, s.second, []string{s.base},
 		progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
 			if name == "check layers" {
-				go func() {
-					defer stop()
-					for files := []string(nil); len(files) == 0 && ctx.Err() == nil; time.Sleep(time.Millisecond) {
-						files, _ = filepath.Glob(filepath.Join(os.TempDir(), "*")) // the pattern is well formed
-					}
-				}()
+				whenFilled(t, os.TempDir(), stop)
 			}
 		}})
 	if !errors.Is(err, context.Canceled) {

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"io"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/pinbox/pinbox/storage/fanout"
 )
@@ -46,17 +46,17 @@ func TestWriter(t *testing.T) {
 
 // Each of two writers waits for the other one.
 func TestWritesAtTheSameTime(t *testing.T) {
-	meet := make(chan bool)
-	waits := writer(func(p []byte) (int, error) {
-		select {
-		case meet <- true:
-		case <-meet:
-		case <-time.After(10 * time.Second):
-			return 0, errors.New("the other writer does not write")
+	synctest.Test(t, func(t *testing.T) { // fails if all wait
+		meet := make(chan bool)
+		waits := writer(func(p []byte) (int, error) {
+			select {
+			case meet <- true:
+			case <-meet:
+			}
+			return len(p), nil
+		})
+		if _, err := fanout.Writer(waits, waits).Write([]byte("pinbox")); err != nil {
+			t.Errorf("got %v, want both to write at the same time", err)
 		}
-		return len(p), nil
 	})
-	if _, err := fanout.Writer(waits, waits).Write([]byte("pinbox")); err != nil {
-		t.Errorf("got %v, want both to write at the same time", err)
-	}
 }
