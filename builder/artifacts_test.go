@@ -28,6 +28,7 @@ import (
 
 // An OCI artifact is in the store, the lock and the pins. The delta of the next release has the new ones alone.
 func TestArtifacts(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	push := func(repository, weights string) string {
 		t.Helper()
@@ -124,6 +125,7 @@ func openStore(t *testing.T, out string) *squashfs.Reader {
 // CRI-O 1.36 lists the artifacts of a store, and pins them, also of one that is attached while it runs; an older one
 // does not, and the status says so. With the slots themselves as artifact stores, CRI-O 1.36.3 ends in a panic.
 func TestArtifactsOnANode(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	var models []string
 	for _, name := range []string{"a", "b"} {

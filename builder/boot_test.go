@@ -39,6 +39,7 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	registry, pins := fixtures.Samples(t)
 	sets := bytes.Replace(pins.Sets(), []byte("labels:\n"), []byte("labels:\n    noise: '"+m.label+"'\n"), 1)
 	o := options(t, sets)
+	o.NodeBinary = nodeBinary(t)
 	none := ""
 	o.Appliance.Spec.Node.SELinuxContext = &none // Debian has no policy
 	o.Appliance.Spec.ISO.Base = m.base
@@ -59,6 +60,7 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 			t.Fatal(err)
 		}
 		later := options(t, sample.Set("worker", pin))
+		later.NodeBinary = o.NodeBinary
 		later.From, later.Appliance.Metadata.Release = []string{o.Out}, 2
 		if _, err := builder.Delta(t.Context(), later); err != nil {
 			t.Fatal(err)
@@ -79,11 +81,23 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	crio.Ignite(t, filepath.Join(o.Out, artifact.IgnitionFile), root)
 	path, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // the path in a live system
 	if m.late {
-		path, arrive = "/late.squashfs",
-			"mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+path+"; systemctl start var-lib-pinbox-stores-0.mount"
+		path, arrive = "/late.squashfs", "mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+path+arriveLate
 	}
 	binds[path] = store
 	return fixtures.Boot(t, root, "check.service", distribution(t, pins, arrive, then), binds)
+}
+
+// arriveLate mounts a store that is there now, and waits until systemd has tried again to start the program in it.
+const arriveLate = `
+systemctl start var-lib-pinbox-stores-0.mount
+for n in $(seq 1800); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
+systemctl reset-failed
+`
+
+// nodeBinary is the real program.
+func nodeBinary(t *testing.T) string {
+	t.Helper()
+	return fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")
 }
 
 // attachLater attaches a medium as udev does, and restarts CRI-O.
@@ -115,8 +129,8 @@ func distribution(t *testing.T, pins sample.Pins, arrive, then string) map[strin
 		"etc/crio/crio.conf":                               live("crio.conf"),
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		// do not wait long for a CRI-O that cannot start; the disk may be any
-		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 10s --reserve 0\"\n",
+		// a busy machine starts CRI-O late; the disk may be any
+		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 3m --reserve 0\"\n",
 		"etc/hosts":           "127.0.0.1 localhost\n",
 		"etc/resolv.conf":     "", // every pod gets a copy
 		"etc/systemd/system/check.service": `[Unit]
@@ -127,17 +141,13 @@ FailureAction=exit
 FailureActionExitStatus=7
 [Service]
 Type=oneshot
-Environment=IMAGE=` + pins.Mixed + ` TIMEOUT=30s
+Environment=IMAGE=` + pins.Mixed + ` TIMEOUT=3m
 ExecStart=/bin/sh /check
 StandardOutput=tty
 StandardError=tty
 `,
 		"check": `set -ex
 ` + arrive + `
-if [ ! -e /usr/local/bin/pinbox-node ]; then # it is in a late store, and systemd tries again
-	for n in $(seq 900); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
-	systemctl reset-failed
-fi
 for unit in var-lib-pinbox-stores-0.mount crio.service pinbox-node.service; do
 	systemctl is-active $unit
 done
@@ -151,6 +161,7 @@ pinbox-node status
 // At the end of its first boot the store is mounted, CRI-O has all images pinned, a pod runs, and no unit
 // has failed. Files that do not fit in the Ignition area of an ISO exist before CRI-O starts.
 func TestFirstBootOfAMachine(t *testing.T) {
+	t.Parallel()
 	for name, m := range map[string]machine{
 		"only a store":        {},
 		"a file in the store": {base: fixtures.LiveISO(t), padding: "# " + noise(100_000)},
@@ -180,6 +191,7 @@ func TestFirstBootOfAMachine(t *testing.T) {
 // A machine that runs gets a later release from a medium, and has it after a restart of CRI-O: with the real CRI-O,
 // in the sandboxes of the units.
 func TestLaterReleaseOfAMachine(t *testing.T) {
+	t.Parallel()
 	console, code := firstBoot(t, machine{later: true})
 	const want = "all 1 images of 1 sets are pinned"
 	if code != 0 || !strings.Contains(console, want) {
@@ -189,6 +201,7 @@ func TestLaterReleaseOfAMachine(t *testing.T) {
 
 // The control: if the store cannot be mounted, units fail, but CRI-O starts.
 func TestFirstBootWithADamagedStore(t *testing.T) {
+	t.Parallel()
 	console, code := firstBoot(t, machine{change: func(store string) {
 		f, err := os.OpenFile(store, os.O_WRONLY, 0)
 		if err != nil {

@@ -88,11 +88,12 @@ func trees(t *testing.T, pins ...string) map[string]map[string]string {
 	return all
 }
 
-// The images of a base with a chain of four deltas are those of one store with all images. So are the
+// The images of a base with a chain of two deltas are those of one store with all images. So are the
 // images of the base with a delta that only needs the base.
 func TestDeltasEqualAFullStore(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
-	_, _, pins := series(t, 5)
+	_, _, pins := series(t, 3)
 	want := trees(t, slices.Concat(pins...)...)
 	base := full(t, pins[0]...)
 	chain := []string{base}
@@ -116,6 +117,7 @@ func TestDeltasEqualAFullStore(t *testing.T) {
 
 // A delta for several bases has the layers that any of them lacks, and can be mounted with each.
 func TestDeltaForSeveralBases(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 3)
 	want := trees(t, pins[2]...)
@@ -145,6 +147,7 @@ func sameFolders(t *testing.T, a, b string) {
 // A delta is small and reproducible, and its description lists the layers that it needs. No layer of a
 // base is fetched.
 func TestDeltaHasOnlyNewLayers(t *testing.T) {
+	t.Parallel()
 	_, access, pins := series(t, 2)
 	base := full(t, pins[0]...)
 	lock := appliance.Lock(t, base)
@@ -211,6 +214,7 @@ func checkDescription(t *testing.T, out, base string) {
 
 // A delta of images whose layers the base has contains only records.
 func TestDeltaWithoutANewLayer(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, _, pins := series(t, 1)
 	base := full(t, pins[0]...)
@@ -250,6 +254,7 @@ func eachLayer(lock *pinset.Lock, change func(*pinset.LockedLayer)) {
 
 // A refused base leaves no output. The tests of package base list the bases that are refused.
 func TestRefusedBases(t *testing.T) {
+	t.Parallel()
 	_, _, pins := series(t, 2)
 	noRoots := rewriteLock(t, full(t, pins[0]...), func(l *pinset.Lock) {
 		eachLayer(l, func(l *pinset.LockedLayer) { l.RootAttributes = "" })
@@ -278,6 +283,7 @@ func TestRefusedBases(t *testing.T) {
 
 // A medium can be a base as the folder that it was made of.
 func TestDeltaOverAMedium(t *testing.T) {
+	t.Parallel()
 	_, _, pins := series(t, 3)
 	second, _ := delta(t, []string{full(t, pins[0]...)}, pins[1]...)
 	third, _ := delta(t, []string{second}, pins[2]...)

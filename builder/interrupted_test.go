@@ -56,6 +56,7 @@ func (l losingWriter) Write(p []byte) (int, error) {
 // A build whose registry is lost in the middle of a large layer, of which several parts are fetched at a time,
 // keeps what it has. The next one asks for the rest: what is fetched twice is what was under way.
 func TestInterruptedBuildFetchesTheRest(t *testing.T) {
+	t.Parallel()
 	var access fixtures.Access
 	registry, err := sample.Serve(access.Wrap)
 	if err != nil {

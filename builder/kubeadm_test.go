@@ -28,6 +28,7 @@ registry.k8s.io/pause:3.10
 // The list of kubeadm, with tags, is an input as it is: each image is on the node by its tag, which is what kubeadm's
 // manifests and its preflight check name, and pinned.
 func TestImageListOfKubeadm(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	images := strings.Fields(kubeadmImages)
 	kinds := []string{pins.Mixed, pins.Docker, pins.Other, pins.Pause}

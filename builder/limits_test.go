@@ -58,6 +58,7 @@ func pushed(t *testing.T, r *sample.Registry, repository string, layers ...v1.La
 
 // An image of 500 layers can be mounted.
 func TestMostLayersOfAnImage(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	layer := tarLayer(t, sample.File("file", "of every layer"))
 	pin := pushed(t, registry(t), "test/most", slices.Repeat([]v1.Layer{layer}, 500)...)
@@ -82,6 +83,7 @@ func owned(first, n int) (entries []sample.Entry) {
 // A squashfs numbers 65535 owners and groups. A bug was an error that did not name the layer that has
 // too many.
 func TestTooManyOwners(t *testing.T) {
+	t.Parallel()
 	many, more := tarLayer(t, owned(1, 40_000)...), tarLayer(t, owned(100_000, 30_000)...)
 	r := registry(t)
 	first, second := pushed(t, r, "a/first", many), pushed(t, r, "b/second", many, more)
@@ -102,6 +104,7 @@ func TestTooManyOwners(t *testing.T) {
 // A bug was that a set with a name of 240 bytes could be planned, but its file could not be written after
 // all images had been fetched.
 func TestLongSetNames(t *testing.T) {
+	t.Parallel()
 	pin := pushed(t, registry(t), "test/image", tarLayer(t, sample.File("file", "x")))
 	var sets []byte
 	for _, size := range []int{240, 250, 251, 253} {

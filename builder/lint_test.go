@@ -18,6 +18,7 @@ import (
 
 // lint reports an image if and only if CRI-O does not have it.
 func TestLintReportsWhatCRIOLacks(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o, tag := named(t, registry, pins)
 	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Images{pins.Index}})
@@ -49,6 +50,7 @@ func TestLintReportsWhatCRIOLacks(t *testing.T) {
 
 // An image volume is in the lock, and a build warns of it unless the node copies it.
 func TestImageVolumesInTheLock(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	if err := os.WriteFile(file, []byte("kind: Pod\nspec:\n  containers: [{image: "+pins.Docker+"}]\n"+

@@ -64,6 +64,7 @@ func extracted(t *testing.T, image string) []byte {
 
 // The live system has a config of its own, which contains the config of the node.
 func TestISOThatInstalls(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	o.Appliance.Spec.ISO = spec.ISO{
@@ -138,6 +139,7 @@ func read(t *testing.T, dir, name string) []byte {
 
 // If the store is on another medium, the ISO has no store.
 func TestISOWithoutAStore(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)
@@ -164,6 +166,7 @@ func TestISOWithoutAStore(t *testing.T) {
 
 // Only the largest files are moved from the config to the store.
 func TestLargeFilesGoToTheStore(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	o.Appliance.Spec.ISO.Base = fixtures.LiveISO(t)

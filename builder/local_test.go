@@ -40,6 +40,7 @@ func manifest(t *testing.T, dir, name string) string {
 
 // Images of an OCI layout run on a node under their own names. The build needs no registry.
 func TestOCILayout(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o, apps := options(t, nil), layout(t, map[string]string{
 		"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index,
@@ -69,6 +70,7 @@ func TestOCILayout(t *testing.T) {
 
 // Missing blobs of a layout are not ErrIncomplete, whose hint asks for earlier archives of oc-mirror.
 func TestRefusedLayouts(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	const app = "quay.example.com/site/app:1.2"
 	named := map[string]string{app: pins.Mixed}
@@ -130,6 +132,7 @@ func archive(t *testing.T, format, name, pin string, compress ...string) string 
 }
 
 func TestArchives(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Archives{
@@ -158,6 +161,7 @@ func TestArchives(t *testing.T) {
 }
 
 func TestRefusedArchives(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	const app = "quay.example.com/site/app:1.2"
 	cut := func(format string) func(file string) {
@@ -203,12 +207,13 @@ func TestRefusedArchives(t *testing.T) {
 // Tags of local inputs are resolved to the digests in the lock, as tags of registries are. A bug was that
 // the current digest was used. The order of the inputs and their kinds do not matter.
 func TestLockHoldsLocalTags(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	fixtures.Need(t, "skopeo")
 	_, pins := fixtures.Samples(t)
 	const name = "quay.example.com/site/app:1"
 	root := filepath.Join(t.TempDir(), "graph")
-	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
+	t.Cleanup(func() { fixtures.Unmount(t, filepath.Join(root, "overlay")) }) // skopeo leaves a mount
 	plan := func(lock pinset.Lock, sources ...source.Entry) (pinset.Image, pinset.Lock, error) {
 		made, err := planWith(t, lock, sources...)
 		return made.ByTag()[name], made, err
@@ -285,6 +290,7 @@ func planWith(t *testing.T, lock pinset.Lock, sources ...source.Entry) (pinset.L
 
 // So are tags of releases in the output of oc-mirror.
 func TestLockHoldsReleaseTags(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	const held = "working-dir/hold-release/"
 	m := sample.Mirror{Dir: t.TempDir()}

@@ -51,7 +51,7 @@ func buildMany(t testing.TB, o builder.Options) {
 // layout, and to search the records of a store or the mapping of oc-mirror once for each image. The work
 // is measured in allocations, which do not depend on the load of the machine.
 func TestWorkGrowsWithTheImages(t *testing.T) {
-	once := appliance.Options(t, nil) // allocations that happen once
+	once := options(t, nil) // allocations that happen once
 	once.Appliance.Spec.Sources = []source.Entry{layoutOf(t, 10)}
 	buildMany(t, once)
 	for name, test := range map[string]struct {
@@ -68,7 +68,7 @@ func TestWorkGrowsWithTheImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			count := func(n int) uint64 {
-				o := appliance.Options(t, nil)
+				o := options(t, nil)
 				o.Appliance.Spec.Sources = []source.Entry{test.source(t, n)}
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
@@ -128,7 +128,7 @@ func archiveOf(t *testing.T, n int) source.Entry {
 // storeOf returns a source that is a store of n images.
 func storeOf(t *testing.T, n int) source.Entry {
 	fixtures.NeedRoot(t) // the files of the store have many owners
-	o, dir := appliance.Options(t, nil), filepath.Join(t.TempDir(), "store")
+	o, dir := options(t, nil), filepath.Join(t.TempDir(), "store")
 	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
 	appliance.Build(t, o)
 	fixtures.Run(t, "unsquashfs", "-no-xattrs", "-dest", dir, filepath.Join(o.Out, artifact.StoreFile))
@@ -179,7 +179,7 @@ func BenchmarkManyImages(b *testing.B) {
 	for name, work := range map[string]func(testing.TB, builder.Options){"plan": planMany, "build": buildMany} {
 		for _, n := range []int{1000, 4000} {
 			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
-				o := appliance.Options(b, nil)
+				o := options(b, nil)
 				o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCI{manyImages(b, 0, n)}}}
 				before := cpuTime(b)
 				for b.Loop() {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
-	"github.com/pinbox/pinbox/fixtures/appliance"
 )
 
 // dockerArchiveOf makes an archive of n images as `podman save -m` does. Here it has the blobs of an OCI
@@ -54,7 +53,7 @@ func dockerArchiveOf(t *testing.T, n int) source.Entry {
 // measured in allocations, as in TestWorkGrowsWithTheImages.
 func TestWorkGrowsWithTheImagesOfADockerArchive(t *testing.T) {
 	count := func(n int) uint64 {
-		o := appliance.Options(t, nil)
+		o := options(t, nil)
 		o.Appliance.Spec.Sources = []source.Entry{dockerArchiveOf(t, n)}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -40,6 +40,7 @@ func runs(t *testing.T, pins sample.Pins) (first, second sample.Mirror) {
 // The newest run determines the images, whatever the order and form of the runs. A bug was that folders
 // came before all archives.
 func TestNewestRunDeterminesTheImages(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
 	for name, paths := range map[string][]string{
@@ -76,6 +77,7 @@ func parts(t *testing.T, members ...[]string) string {
 // bug was that the configuration had to be in the last part. Two runs in one folder are detected by a
 // file that both have, or by files after the configuration of the first.
 func TestPartsOfAnArchive(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	first, second := runs(t, pins)
 	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{first.Dir}})
@@ -128,6 +130,7 @@ func TestPartsOfAnArchive(t *testing.T) {
 // The archive of a run without new blobs has only names. A bug was to treat it as a workspace of mirror to
 // mirror, and to send requests to registries.
 func TestArchiveWithoutNewBlobs(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	first, _ := runs(t, pins)
 	empty := pack(t, first, "docker/registry/v2/blobs")
@@ -149,6 +152,7 @@ func TestArchiveWithoutNewBlobs(t *testing.T) {
 
 // A workspace of mirror to mirror has only names. The images are fetched from the mirror.
 func TestWorkspaceWithoutImages(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	m := sample.Mirror{Dir: t.TempDir()}
 	tagged(t, pins.Mixed, registry.Host+"/sample/app:1.2")
@@ -189,6 +193,7 @@ func TestWorkspaceWithoutImages(t *testing.T) {
 
 // An error about a damaged store has its path.
 func TestDamagedStores(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := options(t, sample.Set("worker", pins.Docker))
 	appliance.Build(t, o)
@@ -245,6 +250,7 @@ func TestDamagedStores(t *testing.T) {
 // Images that only the older of two archives of different image sets has are left out, and a warning
 // lists them.
 func TestArchivesOfOtherImageSets(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	first := mirror(t, pins)
 	other := sample.Mirror{Dir: t.TempDir()}

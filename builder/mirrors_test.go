@@ -43,6 +43,7 @@ func digestMirrors(t *testing.T, source, mirror, policy string) []string {
 // Images of a registry that cannot be reached are fetched from its mirror, and have their own names. CRI-O
 // pulls later images in the same way.
 func TestImagesOfAMirror(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	own := func(pin string) string { return strings.Replace(pin, registry.Host, noRegistry, 1) }
 	o := options(t, sample.Set("worker", own(pins.Pause), own(pins.Mixed), own(pins.Index)))
@@ -83,6 +84,7 @@ func TestImagesOfAMirror(t *testing.T) {
 // An image by tag and its layers are fetched from a mirror for tags, whether the tag is resolved or
 // locked.
 func TestTagsOfAMirror(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	tagged(t, pins.Mixed, registry.Host+"/tools/app:1.2")
 	tag := noRegistry + "/tools/app:1.2"
@@ -109,6 +111,7 @@ func TestTagsOfAMirror(t *testing.T) {
 // Images that a mirror does not have are fetched from the source, unless the policy forbids it: then the
 // source gets no request, and all missing images are reported together.
 func TestImagesMissingOnAMirror(t *testing.T) {
+	t.Parallel()
 	registry, access := appliance.Registry(t)
 	pins, err := registry.Fill(t.Context(), []byte("program"))
 	if err != nil {

@@ -40,6 +40,7 @@ func named(t *testing.T, registry *sample.Registry, pins sample.Pins) (o builder
 
 // An image that is given by a tag is pinned, and runs by that tag without a registry.
 func TestImagesByName(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o, tag := named(t, registry, pins)
 	pod := filepath.Join(t.TempDir(), "pod.yaml")

@@ -72,6 +72,7 @@ func checkImages(t *testing.T, n *crio.Node, lock pinset.Lock) {
 // CRI-O has all images pinned at its start, and runs them without a registry, also after it has cleaned
 // its main store.
 func TestNodeHasEveryImageWithoutARegistry(t *testing.T) {
+	t.Parallel()
 	n, pins, lock := boot(t, nil)
 	checkImages(t, n, lock)
 
@@ -108,6 +109,7 @@ func TestNodeHasEveryImageWithoutARegistry(t *testing.T) {
 // A container that runs from the store survives when CRI-O is killed. The control is CRI-O without the
 // drop-in, which wipes its main store.
 func TestContainerSurvivesAKilledCRIO(t *testing.T) {
+	t.Parallel()
 	for _, repair := range []bool{false, true} {
 		t.Run(map[bool]string{false: "with the drop-in", true: "without the drop-in"}[repair], func(t *testing.T) {
 			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) { o.Appliance.Spec.Node.InternalRepair = repair })
@@ -146,6 +148,7 @@ func entries(t *testing.T, dir string) int {
 
 // CRI-O runs images of a store of each compression.
 func TestCompressionsOfTheStore(t *testing.T) {
+	t.Parallel()
 	for _, compression := range []squashfs.Compression{squashfs.Gzip, squashfs.None} {
 		t.Run(string(compression), func(t *testing.T) {
 			n, pins, lock := boot(t, func(o *builder.Options, _ sample.Pins) {

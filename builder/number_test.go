@@ -16,6 +16,7 @@ import (
 // A release without a number is not built for nodes that attach media by themselves, which would refuse it. If
 // something requires signatures, there is a warning: a signature alone does not tell an old store from a new one.
 func TestReleaseWithoutNumber(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	defer registry.Close()
 	keys := butane(t, "/etc/pinbox/keys.d/site.pub", "key")

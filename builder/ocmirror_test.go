@@ -52,6 +52,7 @@ type expectation struct {
 
 // Images in archives of a real oc-mirror have their original names.
 func TestRealOCMirror(t *testing.T) {
+	t.Parallel()
 	content, err := os.ReadFile(ocMirrorData(t, "expected.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +120,7 @@ func without(list []string, one string) []string {
 
 // Errors about incomplete archives have the missing images, blobs or files.
 func TestRefusedRealOCMirror(t *testing.T) {
+	t.Parallel()
 	isc := filepath.Join(t.TempDir(), "isc.yaml")
 	if err := os.WriteFile(isc, []byte("apiVersion: mirror.openshift.io/v2alpha1\nkind: ImageSetConfiguration\nmirror:\n"+
 		"  additionalImages:\n  - name: registry.example.com/tools/rolling:latest\n"+
@@ -217,6 +219,7 @@ func pack(t *testing.T, m sample.Mirror, without ...string) string {
 // CRI-O lists the images of an archive under the names that the cluster uses, pinned, and runs them. No
 // registry is needed, neither by the build nor by the node.
 func TestOCMirrorOnANode(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{pack(t, mirror(t, pins))}}}}
@@ -248,6 +251,7 @@ func TestOCMirrorOnANode(t *testing.T) {
 
 // A real CRI-O has the images of an appliance of a real archive.
 func TestRealOCMirrorOnANode(t *testing.T) {
+	t.Parallel()
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{
 		Paths: []string{ocMirrorData(t, "archive2"), ocMirrorData(t, "archive1")}, Signatures: source.Signatures{
@@ -272,6 +276,7 @@ func TestRealOCMirrorOnANode(t *testing.T) {
 // Blobs that an archive lacks are read from the store of an earlier appliance. The lock is that of the
 // complete archive.
 func TestEarlierStoreCompletesAnArchive(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
 	o := options(t, nil)
@@ -307,11 +312,12 @@ func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 
 // Images of a store that another program wrote are copied unchanged.
 func TestContainersStorage(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	fixtures.Need(t, "skopeo")
 	registry, pins := fixtures.Samples(t)
 	root := filepath.Join(t.TempDir(), "graph")
-	t.Cleanup(func() { fixtures.Run(t, "umount", filepath.Join(root, "overlay")) }) // skopeo leaves a mount
+	t.Cleanup(func() { fixtures.Unmount(t, filepath.Join(root, "overlay")) }) // skopeo leaves a mount
 	for name, pin := range map[string]string{
 		"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/pause:3": pins.Pause,
 		"localhost/list:1": pins.Index,
@@ -341,6 +347,7 @@ func TestContainersStorage(t *testing.T) {
 }
 
 func TestRefusedOCMirror(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
 	other := mirror(t, pins) // another build of the same name
@@ -425,6 +432,7 @@ func editedImageSet(t *testing.T, old, new string) string {
 
 // The images of a configuration without an output of oc-mirror are resolved by registries.
 func TestOnlyAnImageSet(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	file := filepath.Join(t.TempDir(), "isc.yaml")
 	text := string(sample.ImageSet(pins.Mixed, pins.Pause)) + "  blockedImages:\n  - name: .*/pause@.*\n"
@@ -440,6 +448,7 @@ func TestOnlyAnImageSet(t *testing.T) {
 // An index needs only the image of the appliance's platform. oc-mirror can be configured to mirror only
 // some platforms.
 func TestSparseIndex(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	m := mirror(t, pins)
 	var instances []string

@@ -21,6 +21,7 @@ import (
 // An object without the label of a pool belongs to no pool of OpenShift: each pool gets a copy. The cluster takes all
 // manifests.
 func TestManifestsOfACluster(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	for version, cluster := range map[string]fixtures.Cluster{
 		"4.18": fixtures.OpenShift418, "4.20": fixtures.OpenShift,

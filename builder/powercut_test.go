@@ -18,7 +18,7 @@ func TestPowerCutAfterABuild(t *testing.T) {
 	for _, name := range []format.Name{format.Squashfs, format.Dir} {
 		t.Run(string(name), func(t *testing.T) {
 			disk := fixtures.NewDisk(t, 256<<20)
-			o := appliance.Options(t, sample.SetNamed("s", pins.Mixed))
+			o := options(t, sample.SetNamed("s", pins.Mixed))
 			o.Appliance.Spec.Store.Format = name
 			o.Out = filepath.Join(disk.Dir, "out")
 			appliance.Build(t, o)

@@ -20,6 +20,7 @@ import (
 // A delta has the program only if a base has another one, or none: it is as large as many small images. The lock
 // names it in any case.
 func TestProgramOfADelta(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	r := registry(t)
 	pins := []string{

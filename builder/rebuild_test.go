@@ -21,6 +21,7 @@ import (
 // A node that has the tar streams of a delta's layers makes the same store of them, byte for byte. It takes little
 // more space for that than the store.
 func TestRebuiltDeltaIsTheSame(t *testing.T) {
+	t.Parallel()
 	_, _, pins := series(t, 2)
 	out, _ := delta(t, []string{full(t, pins[0]...)}, pins[1]...)
 	want, err := os.ReadFile(filepath.Join(out, artifact.DeltaStoreFile))

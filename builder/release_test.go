@@ -39,6 +39,7 @@ func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Regi
 
 // CRI-O lists the components of a release offline, pinned and under the names that the cluster uses.
 func TestReleaseOnANode(t *testing.T) {
+	t.Parallel()
 	o, r, registry, _ := release(t, 8)
 	n := appliance.Boot(t, o, "")
 	if err := registry.Close(); err != nil {
@@ -76,6 +77,7 @@ func TestReleaseOnANode(t *testing.T) {
 // To lock a release of the usual size, pinbox requests each manifest and each configuration once, and
 // no layer except those of the release image.
 func TestLockOfALargeRelease(t *testing.T) {
+	t.Parallel()
 	o, r, _, access := release(t, 190)
 	lock, _, err := builder.Plan(t.Context(), o)
 	if err != nil || len(lock.Images) != 189 { // with the release image, without rhel-coreos, and cli once
@@ -104,7 +106,7 @@ func BenchmarkLockOfALargeRelease(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	o := appliance.Options(b, nil)
+	o := options(b, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: r.Tag}}}
 	for b.Loop() {
 		access.Take()
@@ -161,6 +163,7 @@ func signedAs(t *testing.T, name, digest string) (signature, key []byte) {
 }
 
 func TestReleaseSignature(t *testing.T) {
+	t.Parallel()
 	o, r, _, _ := release(t, 4)
 	_, digest, _ := strings.Cut(r.Pin, "@")
 	signature, key := signed(t, digest)

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -241,7 +240,7 @@ func TestInterruptedBuildOfADir(t *testing.T) {
 		if strings.Contains(r.URL.Path, "/blobs/") {
 			if blobs++; blobs == 4 { // the configuration comes first
 				stop()
-				time.Sleep(100 * time.Millisecond)
+				<-r.Context().Done() // the build has ended the request
 			}
 		}
 		return false

@@ -16,6 +16,7 @@ import (
 
 // A node pulls with the pull secret of its configuration.
 func TestNodePullsWithItsPullSecret(t *testing.T) {
+	t.Parallel()
 	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
 	if err != nil {
 		t.Fatal(err)

@@ -28,6 +28,7 @@ func series(t *testing.T, releases int) (*sample.Registry, *fixtures.Access, [][
 
 // Each release of the sample series deletes and replaces files of the releases before it.
 func TestReleasesChangeEarlierFiles(t *testing.T) {
+	t.Parallel()
 	_, _, pins := series(t, 3)
 	if pins[0][0] != pins[2][0] {
 		t.Errorf("got the pause image %s in the last release, want %s", pins[2][0], pins[0][0])

@@ -58,6 +58,7 @@ func signedSamples(t *testing.T, registry *sample.Registry, pins sample.Pins) tr
 // A node whose policy requires signatures starts signed images offline, as the store has the signatures.
 // It refuses other images, so its policy is in effect.
 func TestSignedImagesOnAStrictNode(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	o := options(t, sample.Set("worker", pins.Pause, pins.Docker, pins.Mixed))
@@ -95,6 +96,7 @@ func checkRuns(t *testing.T, n *crio.Node, policy string, images ...string) {
 
 // Signatures are copied from store to store.
 func TestSignaturesOfAStore(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	o := options(t, sample.Set("worker", pins.Pause, pins.Docker, pins.Mixed))
@@ -113,6 +115,7 @@ func TestSignaturesOfAStore(t *testing.T) {
 
 // An archive of oc-mirror has the sigstore signatures of its images.
 func TestSignaturesOfAnArchive(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	m := mirror(t, pins)
@@ -150,6 +153,7 @@ func mustRead(t *testing.T, path string) []byte {
 
 // The policy is applied to builds too.
 func TestPolicyWhileBuilding(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	for name, c := range map[string]struct {
@@ -183,6 +187,7 @@ func TestPolicyWhileBuilding(t *testing.T) {
 // An image that the policy rejects is ErrPolicy. A bug was to report a bad signature as an error of the
 // registry. The policy is applied to the pin: neither a tag nor a lock changes the result.
 func TestPolicyIsAppliedToPins(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	other := signedSamples(t, registry, sample.Pins{Docker: pins.Docker, Mixed: pins.Other, Pause: pins.Pause})
@@ -215,6 +220,7 @@ func TestPolicyIsAppliedToPins(t *testing.T) {
 // Of two manifests with the same configuration, CRI-O checks the signatures of one. pinbox chooses the
 // one that has signatures.
 func TestSignedTwinOfAnUnsignedImage(t *testing.T) {
+	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	trust := signedSamples(t, registry, pins)
 	twin := fixtures.Run(t, "skopeo", "inspect", "--tls-verify=false", "--raw", "docker://"+pins.Mixed)

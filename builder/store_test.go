@@ -21,16 +21,22 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
+// Tests run in parallel, but for those that measure, and those of a build of format dir: meanwhile the environment of the
+// whole process has a configuration of containers/storage.
+
 func TestMain(m *testing.M) {
 	if !root.Init() {
 		oracle.Main(m)
 	}
 }
 
-// options returns the options of a build of sets.
-func options(t *testing.T, sets []byte) builder.Options {
+// options returns the options of a build of sets. The program in the store is a small one, which takes less time to
+// compress than pinbox-node: only the machines of firstBoot run it.
+func options(t testing.TB, sets []byte) builder.Options {
 	t.Helper()
-	return appliance.Options(t, sets)
+	o := appliance.Options(t, sets)
+	o.NodeBinary = fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program")
+	return o
 }
 
 // build builds an appliance.
@@ -42,6 +48,7 @@ func build(t *testing.T, o builder.Options) builder.Result {
 // containers/storage mounts the same tree for each image, whether from pinbox's store or after a pull by
 // skopeo.
 func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -64,6 +71,7 @@ func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 
 // The lock has the unpacked size of each layer, as containers/storage has it after a pull.
 func TestUnpackedSizesInTheLock(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -87,6 +95,7 @@ func TestUnpackedSizesInTheLock(t *testing.T) {
 }
 
 func TestContainersStorageFindsNoFault(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -99,6 +108,7 @@ func TestContainersStorageFindsNoFault(t *testing.T) {
 
 // The control: Check reports a changed byte of a layer.
 func TestContainersStorageFindsAChangedByte(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -163,6 +173,7 @@ func onlyTar(t *testing.T) map[string][]byte {
 // pinbox gives them the trees that GNU tar gives, and containers/storage restores them with the right
 // digests.
 func TestLayersThatOnlyTarCanRead(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	registry, err := sample.Serve(nil)
 	if err != nil {
@@ -225,6 +236,7 @@ func touch(t *testing.T, dir, name string) string {
 }
 
 func TestTwoBuildsAreEqual(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	var sums []string
 	for range 2 {
@@ -243,6 +255,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 
 // The store has the lock and the sets.
 func TestLockAndSetsInTheStore(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
@@ -266,6 +279,7 @@ func TestLockAndSetsInTheStore(t *testing.T) {
 
 // SOURCE_DATE_EPOCH is the time of files that are not from an image.
 func TestModTimeOfTheStore(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())

@@ -170,6 +170,7 @@ func (s site) verified(delta string, bases ...string) verify.Result {
 // The store that a node makes of a thin delta is that of the delta, byte for byte, and thin.storeSize is its size. The
 // thin delta is much smaller.
 func TestThinDeltaGivesTheDelta(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 2)
 	old := s.full("old", 0)
 	delta, thin := s.delta("delta", false, 1, old), s.delta("thin", true, 1, old)
@@ -187,6 +188,7 @@ func TestThinDeltaGivesTheDelta(t *testing.T) {
 // The estimate of a plan is within a factor of 10 of the thin delta if the base was rebuilt with a small change, and of
 // 1.5 for images of which the base has nothing.
 func TestThinEstimate(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 2)
 	old := s.full("old", 0)
 	registry, pins := fixtures.Samples(t)
@@ -219,6 +221,7 @@ func TestThinEstimate(t *testing.T) {
 // The delta has the level of its appliance, whatever that of its base, and so has the store that a node makes of the
 // thin delta.
 func TestThinDeltaFollowsTheLevel(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 2)
 	s.level = squashfs.Default
 	old := s.full("old", 0)
@@ -245,6 +248,7 @@ func TestThinDeltaFollowsTheLevel(t *testing.T) {
 
 // A thin delta has the program of the nodes if their base has another one.
 func TestThinDeltaWithAProgram(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 2)
 	old := s.full("old", 0)
 	program, err := os.ReadFile(s.options("none", 0).NodeBinary)
@@ -260,6 +264,7 @@ func TestThinDeltaWithAProgram(t *testing.T) {
 
 // Equal inputs give equal thin deltas, with and without a cache, and whatever the order of the bases.
 func TestThinDeltaIsReproducible(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 3)
 	old, newer := s.full("old", 0), s.full("newer", 1)
 	want := s.delta("first", true, 2, old, newer).Out
@@ -277,6 +282,7 @@ func TestThinDeltaIsReproducible(t *testing.T) {
 
 // A node with any of several bases can make the store. Of layers that only one of them has, nothing is read.
 func TestThinDeltaForSeveralBases(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 3)
 	old, newer := s.full("old", 0), s.full("newer", 1)
 	both := s.delta("both", true, 2, old, newer)
@@ -290,6 +296,7 @@ func TestThinDeltaForSeveralBases(t *testing.T) {
 
 // A thin delta can be made over a thin delta that is beside its base, over an ISO, and over a mounted store.
 func TestThinDeltaOverOtherStores(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 3)
 	old := s.full("old", 0)
 	first := s.delta("first", true, 1, old)
@@ -319,6 +326,7 @@ func TestThinDeltaOverOtherStores(t *testing.T) {
 
 // Without the contents of a base there is no thin delta.
 func TestThinDeltaNeedsContents(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 3)
 	old := s.full("old", 0)
 	alone := filepath.Join(t.TempDir(), "alone")
@@ -346,6 +354,7 @@ func TestThinDeltaNeedsContents(t *testing.T) {
 
 // A base with a damaged content is named with the layer and the path, by the build and by verify.
 func TestThinDeltaOfADamagedBase(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, 2)
 	old := s.full("old", 0)
 	good := s.delta("good", true, 1, old)

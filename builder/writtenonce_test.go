@@ -31,7 +31,7 @@ func TestStoreIsWrittenOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := options(t, sample.Set("s", pin))
+	plain := appliance.Options(t, sample.Set("s", pin))
 	build(t, plain)
 	want, err := os.ReadFile(filepath.Join(plain.Out, "store.squashfs"))
 	if err != nil {
@@ -45,7 +45,7 @@ func TestStoreIsWrittenOnce(t *testing.T) {
 				}
 				dir := diskOf(t, kind, size)
 				fill(t, dir, int64(len(want))*5/3) // less than two stores, and more than is estimated from the blobs
-				o := options(t, sample.Set("s", pin))
+				o := appliance.Options(t, sample.Set("s", pin))
 				o.Out, o.Cache.Dir = filepath.Join(dir, "out"), ""
 				if cached {
 					o.Cache.Dir = filepath.Join(dir, "cache")
@@ -94,7 +94,7 @@ func diskOf(t *testing.T, kind string, size int64) (dir string) {
 	}
 	fixtures.Run(t, "mkfs."+kind, "-q", image)
 	fixtures.Run(t, "mount", "-o", "loop", image, dir)
-	t.Cleanup(func() { fixtures.Run(t, "umount", dir) })
+	t.Cleanup(func() { fixtures.Unmount(t, dir) })
 	return dir
 }
 
