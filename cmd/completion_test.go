@@ -109,6 +109,7 @@ func TestCompletions(t *testing.T) {
 		{"pinbox-node completion ", "bash fish powershell zsh", onlyWords},
 	} {
 		t.Run(c.line, func(t *testing.T) {
+			t.Parallel()
 			args := strings.Split(c.line, " ")
 			words, directive := complete(t, args[0], args[1:]...)
 			if got := strings.Join(words, " "); got != c.words || directive != c.directive {
@@ -133,6 +134,7 @@ func TestFlagsAreCompletedByTheirPlaceholders(t *testing.T) {
 				checked[name+value] = true
 				line := append(slices.Clone(h.path), "--"+name, "")
 				t.Run(program+" "+strings.Join(line, " ")+value, func(t *testing.T) {
+					t.Parallel()
 					kind, _, _ := strings.Cut(value, "[")
 					want, ok := want[kind]
 					if !ok {

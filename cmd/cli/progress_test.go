@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -31,20 +32,13 @@ func TestBarsEndWithTheWork(t *testing.T) {
 		"failed half-way": {{name: "read layers", done: 500, total: 1000}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ended := make(chan struct{})
-			go func() {
+			synctest.Test(t, func(*testing.T) { // which fails if something waits for ever
 				b := newBars(new(bytes.Buffer))
 				for _, s := range work {
 					b.show(s)
 				}
 				b.close()
-				close(ended)
-			}()
-			select {
-			case <-ended:
-			case <-time.After(10 * time.Second):
-				t.Fatal("got bars after 10 s, want their end")
-			}
+			})
 		})
 	}
 }
@@ -114,11 +108,13 @@ func TestProgressShowsThatARequestIsRepeated(t *testing.T) {
 		})
 	}
 	var b bytes.Buffer
-	drawn := newBars(&b)
-	drawn.show(stage{name: "read layers", done: 500, total: 1000})
-	drawn.note(note)
-	time.Sleep(time.Second) // the bars are drawn several times
-	drawn.close()
+	synctest.Test(t, func(*testing.T) {
+		drawn := newBars(&b)
+		drawn.show(stage{name: "read layers", done: 500, total: 1000})
+		drawn.note(note)
+		time.Sleep(time.Second) // the bars are drawn several times
+		drawn.close()
+	})
 	if strings.Count(b.String(), note+"\n") != 1 || !strings.Contains(b.String(), "read layers") {
 		t.Errorf("bars: got %q, want one line of the note, and the stage", b.String())
 	}
@@ -134,16 +130,18 @@ func TestProgressNeverGoesBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newProgress(io.Discard, "", "none", descriptor(fd))
-	done := p.Track("read the store")
-	done(250, 1000)
-	p.now.name = "" // another stage
-	p.Begin("read the store", 1000)
-	p.Add(100)
-	time.Sleep(2 * fdPause) // its pauses
-	p.Add(200)
-	p.Note("a: asking b again")
-	p.Close()
+	synctest.Test(t, func(*testing.T) {
+		p := newProgress(io.Discard, "", "none", descriptor(fd))
+		done := p.Track("read the store")
+		done(250, 1000)
+		p.now.name = "" // another stage
+		p.Begin("read the store", 1000)
+		p.Add(100)
+		time.Sleep(2 * fdPause) // its pauses
+		p.Add(200)
+		p.Note("a: asking b again")
+		p.Close()
+	})
 	if err := errors.Join(w.Close(), unix.Close(fd)); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestKilledCommandIsDoneAgain(t *testing.T) {
 			t.Parallel()
 			command := func(dir, cache string) *exec.Cmd {
 				cmd := exec.Command(program, append(slices.Clip(args), "-o", filepath.Join(dir, "out"))...)
-				cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+				cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache, "TMPDIR="+cache) // where a killed one leaves files
 				return cmd
 			}
 			run := func(dir, cache string) {
