@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pinbox/pinbox/storage/filelock"
@@ -53,27 +54,31 @@ func TestLock(t *testing.T) {
 }
 
 func TestLockWaits(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	release := lock(t, path, filelock.Options{})
-	// Waiting releases the first lock.
-	lock(t, path, filelock.Options{Wait: time.Minute, Waiting: release})()
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "lock")
+		release := lock(t, path, filelock.Options{})
+		// Waiting releases the first lock.
+		lock(t, path, filelock.Options{Wait: time.Minute, Waiting: release})()
 
-	defer lock(t, path, filelock.Options{})()
-	start := time.Now()
-	_, err := filelock.Lock(t.Context(), path, 0o600, filelock.Options{Wait: 100 * time.Millisecond})
-	if waited := time.Since(start); !errors.Is(err, filelock.ErrLocked) || waited < 100*time.Millisecond {
-		t.Errorf("got %v after %v, want ErrLocked after 100 ms", err, waited)
-	}
+		defer lock(t, path, filelock.Options{})()
+		start := time.Now()
+		_, err := filelock.Lock(t.Context(), path, 0o600, filelock.Options{Wait: 100 * time.Millisecond})
+		if waited := time.Since(start); !errors.Is(err, filelock.ErrLocked) || waited != 100*time.Millisecond {
+			t.Errorf("got %v after %v, want ErrLocked after 100 ms", err, waited)
+		}
+	})
 }
 
 func TestLockEndsWithItsContext(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "lock")
-	defer lock(t, path, filelock.Options{})()
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := filelock.Lock(ctx, path, 0o600, filelock.Options{Wait: time.Minute, Waiting: cancel})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want context.Canceled", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "lock")
+		defer lock(t, path, filelock.Options{})()
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err := filelock.Lock(ctx, path, 0o600, filelock.Options{Wait: time.Minute, Waiting: cancel})
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want context.Canceled", err)
+		}
+	})
 }
 
 // A child process keeps an inherited lock.
