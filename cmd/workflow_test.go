@@ -11,8 +11,25 @@ var (
 	makeLine   = regexp.MustCompile(`(?m)\bmake ([a-z][a-z-]+)`)
 	makeTarget = regexp.MustCompile(`(?m)^([a-z][a-z-]+):`)
 	checkedBy  = regexp.MustCompile(`\b((?:[a-z]+-)?test|cross|lint|fuzz)\b`)
+	weekly     = regexp.MustCompile(`(?m)^weekly: (.*)$`)
 	matrix     = regexp.MustCompile(`target: \[(.*)\]`)
 )
+
+// The weekly workflow runs each part of `make weekly`.
+func TestWeeklyWorkflow(t *testing.T) {
+	workflow := page(t, ".github/workflows/weekly.yml")
+	jobs := matrix.FindStringSubmatch(workflow)
+	parts := weekly.FindStringSubmatch(page(t, "Makefile"))
+	if jobs == nil || parts == nil {
+		t.Fatalf("got the jobs %q and the parts %q, want some", jobs, parts)
+	}
+	called := append(strings.Split(jobs[1], ", "), matches(makeLine, workflow)...)
+	for _, want := range strings.Fields(parts[1]) {
+		if !slices.Contains(called, want) {
+			t.Errorf("got the jobs %v, want one for %s, a part of make weekly", called, want)
+		}
+	}
+}
 
 // The workflows of the public repository check what .ci/run checks, by targets that the Makefile has. `make lint` checks
 // their syntax.
