@@ -47,6 +47,7 @@ func attachCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			f.Waiting = func(why error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting\n", why) }
 			status, err := node.ApplySets(cmd.Context(), f.Options)
 			return showAttached(cmd, output, attached, status, err)
 		},

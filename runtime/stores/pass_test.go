@@ -1,7 +1,7 @@
 package stores_test
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,45 +25,36 @@ func TestAttachDuringAnotherPass(t *testing.T) {
 	if err := unix.Flock(int(pass.Fd()), unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	asked := closed(t, pass.Name()) // by attach, which cannot lock it
 	cmd := s.Pinbox("attach", s.stores[1], "--wait", "10m")
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
+	output, err := os.Create(filepath.Join(t.TempDir(), "output"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	cmd.Stdout, cmd.Stderr = output, output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Receive(t, "attempt to make a pass", asked)
-	if !strings.Contains(s.setText(), s.pins[1][1]) {
-		t.Errorf("got the set %s, want that of the release before the pass", s.setText())
+	said := func() string {
+		content, err := os.ReadFile(output.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(content)
 	}
+	fixtures.Until(t, func() error {
+		if !strings.Contains(s.setText(), s.pins[1][1]) || !strings.Contains(said(), "another pinbox-node is running; waiting\n") {
+			return fmt.Errorf("got the sets %s and the output %q, want the new sets, and attach waiting for the pass", s.setText(), said())
+		}
+		return nil
+	})
 	if err := pass.Close(); err != nil { // which releases
 		t.Fatal(err)
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("attach: got %v, want no error\n%s", err, output.String())
+		t.Errorf("attach: got %v, want no error\n%s", err, said())
 	}
 	s.wantPinned(1)
-}
-
-// closed is closed once a process has opened a file to write, and closed it again.
-func closed(t *testing.T, file string) <-chan struct{} {
-	t.Helper()
-	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-	if err == nil {
-		_, err = unix.InotifyAddWatch(watch, file, unix.IN_CLOSE_WRITE)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer unix.Close(watch)
-		if _, err := unix.Read(watch, make([]byte, 4096)); err != nil {
-			t.Error(err)
-		}
-	}()
-	return done
 }
 
 // setText is the text of the only set.
