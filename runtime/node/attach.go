@@ -110,6 +110,7 @@ func ApplySets(ctx context.Context, o Options) (runtime.Status, error) {
 	}
 	once := o
 	once.Wait = 0
+	said := false
 	for deadline := time.Now().Add(o.Wait); ; {
 		r, end, err := lockedReconciler(ctx, once)
 		if err == nil {
@@ -123,6 +124,10 @@ func ApplySets(ctx context.Context, o Options) (runtime.Status, error) {
 		status, err := Status(ctx, o)
 		if err != nil || status.Healthy() || time.Now().After(deadline) {
 			return status, err
+		}
+		if !said {
+			o.Waiting(ErrBusy)
+			said = true
 		}
 		select {
 		case <-ctx.Done():
