@@ -50,7 +50,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		select {
 		case <-s.ctx.Done():
 			return 0, s.ctx.Err()
-		case <-time.After(s.pause):
+		case <-time.After(s.pause): // in a bubble
 		}
 	}
 	n = copy(p[:min(n, len(p))], s.body)

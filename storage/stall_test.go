@@ -40,11 +40,11 @@ func (a *arrivals) Read(p []byte) (int, error) {
 	next := a.all[0]
 	a.all = a.all[1:]
 	if a.uninterruptible {
-		time.Sleep(next.after)
+		time.Sleep(next.after) // in a bubble
 		return next.bytes, nil
 	}
 	select {
-	case <-time.After(next.after):
+	case <-time.After(next.after): // in a bubble
 		return next.bytes, nil
 	case <-a.ctx.Done():
 		return 0, a.ctx.Err()
