@@ -96,6 +96,11 @@ func TestDirInAUserNamespace(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 100_000)
 	// as `podman unshare` has it
 	cmd.Env = append(cmd.Env, "_CONTAINERS_USERNS_CONFIGURED=done", "_CONTAINERS_ROOTLESS_UID=100000")
+	tmp := t.TempDir() // the library leaves a folder there
+	if err := os.Chmod(tmp, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
 	ids := []syscall.SysProcIDMap{{HostID: 100_000, Size: 65_536}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS, UidMappings: ids, GidMappings: ids,
