@@ -249,7 +249,9 @@ func killed(t *testing.T, n *crio.Node, program string, step int, args ...string
 func withProgram(cmd *exec.Cmd, program string) *exec.Cmd {
 	line := slices.Clone(cmd.Args)
 	line[slices.IndexFunc(line, func(arg string) bool { return strings.HasSuffix(arg, "/pinbox-node") })] = program
-	return exec.Command(line[0], line[1:]...)
+	changed := exec.Command(line[0], line[1:]...)
+	changed.Env = cmd.Env
+	return changed
 }
 
 // checkDropin checks that the drop-in has one of these lists of pins, and that there is no other file.

@@ -24,7 +24,9 @@ func TestDiskErrors(t *testing.T) {
 				cmd := s.Pinbox(command[0], command[1:]...)
 				program := slices.IndexFunc(cmd.Args, func(arg string) bool { return strings.HasSuffix(arg, "/pinbox-node") })
 				line := slices.Concat(cmd.Args[:program], fixtures.DiskError(t, call, when), cmd.Args[program:])
-				text, err := exec.Command(line[0], line[1:]...).CombinedOutput()
+				strace := exec.Command(line[0], line[1:]...)
+				strace.Env = cmd.Env
+				text, err := strace.CombinedOutput()
 				var exit *exec.ExitError
 				if errors.As(err, &exit) {
 					failed++
