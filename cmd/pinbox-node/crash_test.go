@@ -236,7 +236,7 @@ func TestLostReloadOfAMissingImage(t *testing.T) {
 func killed(t *testing.T, n *crio.Node, program string, step int, args ...string) bool {
 	t.Helper()
 	cmd := withProgram(n.Pinbox("firstboot", args...), program)
-	cmd.Env = append(os.Environ(), killAtStep+"="+strconv.Itoa(step))
+	cmd.Env = append(cmd.Environ(), killAtStep+"="+strconv.Itoa(step))
 	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && (!errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL) {

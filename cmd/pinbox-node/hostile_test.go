@@ -235,7 +235,7 @@ func measured(t *testing.T, program string, args ...string) (peak int64, took ti
 	}
 	file := filepath.Join(t.TempDir(), "usage")
 	cmd := exec.Command(self, append([]string{program}, args...)...)
-	cmd.Env = append(os.Environ(), measureChild+"="+file)
+	cmd.Env = append(cmd.Environ(), measureChild+"="+file)
 	out, _ := cmd.CombinedOutput() // its state says more
 	content, err := os.ReadFile(file)
 	var ns int64

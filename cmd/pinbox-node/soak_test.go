@@ -89,7 +89,7 @@ func TestSetThatKeepsChanging(t *testing.T) {
 	}
 	goroutines := filepath.Join(t.TempDir(), "goroutines")
 	cmd := withProgram(n.Pinbox("run", "--prune"), program)
-	cmd.Env = append(os.Environ(), countGoroutines+"="+goroutines)
+	cmd.Env = append(cmd.Environ(), countGoroutines+"="+goroutines)
 	stop := launch(t, cmd, true)
 	eventually(t, "the first set is pinned", func() bool { return currentStatus(n).Healthy() })
 	changes := fixtures.Soak(t, 6)
