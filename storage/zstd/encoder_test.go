@@ -169,6 +169,7 @@ func TestContentBeyondItsTables(t *testing.T) {
 
 // Programs and texts take at most 1.02 times the bytes that libzstd makes of them, in blocks of 128 KiB and of 32.
 func TestAsSmallAsLibzstd(t *testing.T) {
+	fixtures.Need(t, "zstd", "openssl") // whose programs are the content
 	files, err := filepath.Glob("/usr/share/perl/*/*.p[lm]")
 	if err != nil {
 		t.Fatal(err)
