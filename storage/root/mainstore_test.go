@@ -41,9 +41,12 @@ func copierMain() {
 	os.Exit(0)
 }
 
-// copyCommand runs the copier in a mount namespace of its own, as a unit of systemd does.
-func copyCommand(from, graphRoot string) *exec.Cmd {
+// copyCommand runs the copier in a mount namespace of its own, as a unit of systemd does. What it leaves when it is killed
+// goes with the test.
+func copyCommand(t *testing.T, from, graphRoot string) *exec.Cmd {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], copier, from, graphRoot)
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
 	return cmd
 }
@@ -64,7 +67,7 @@ func TestMainStore(t *testing.T) {
 	}
 	var before fs.FileInfo
 	for range 2 {
-		if out, err := copyCommand(dir, graphRoot).CombinedOutput(); err != nil {
+		if out, err := copyCommand(t, dir, graphRoot).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		after, err := os.Stat(filepath.Join(graphRoot, layout.LayersFile))
@@ -118,7 +121,7 @@ func TestMainStoreTakesNoDamagedLayer(t *testing.T) {
 	if err := os.WriteFile(file, bad, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := copyCommand(dir, graphRoot).CombinedOutput(); !strings.Contains(string(out), "its record says") {
+	if out, err := copyCommand(t, dir, graphRoot).CombinedOutput(); !strings.Contains(string(out), "its record says") {
 		t.Errorf("damaged: got %v\n%s\nwant that its content is another", err, out)
 	}
 	records, err := os.ReadFile(filepath.Join(graphRoot, layout.LayersFile))
@@ -130,9 +133,9 @@ func TestMainStoreTakesNoDamagedLayer(t *testing.T) {
 	}
 	killer := fixtures.NewKiller(t)
 	for range 10 {
-		killer.Kill("copy", copyCommand(dir, graphRoot))
+		killer.Kill("copy", copyCommand(t, dir, graphRoot))
 	}
-	if out, err := copyCommand(dir, graphRoot).CombinedOutput(); err != nil {
+	if out, err := copyCommand(t, dir, graphRoot).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	library := oracle.Open(t, graphRoot)
