@@ -21,8 +21,8 @@ import (
 	"github.com/pinbox/pinbox/storage/root"
 )
 
-// Tests run in parallel, but for those that measure, and those of a build of format dir: meanwhile the environment of the
-// whole process has a configuration of containers/storage.
+// Tests run in parallel, but for those that measure, and those of a build of format dir: meanwhile the environment of
+// the whole process has a configuration of containers/storage.
 
 func TestMain(m *testing.M) {
 	if !root.Init() {

@@ -93,8 +93,8 @@ func wrong(kind string) func(http.ResponseWriter, *http.Request) bool {
 	}
 }
 
-// faulty pushes an image app/bad-0, app/bad-1, ... for each fault, and makes the registry fail for it. It returns the pins
-// by the names of the faults, and for each fault a count of the requests that met it.
+// faulty pushes an image app/bad-0, app/bad-1, ... for each fault, and makes the registry fail for it. It returns the
+// pins by the names of the faults, and for each fault a count of the requests that met it.
 func faulty(
 	t *testing.T, registry *sample.Registry, access *fixtures.Access,
 	faults map[string]func(http.ResponseWriter, *http.Request) bool,

@@ -224,9 +224,9 @@ func attachHostile(t *testing.T, source string) {
 // measureChild is the variable with the file into which the test program writes what its child has used.
 const measureChild = "PINBOX_TEST_MEASURE_CHILD"
 
-// measured runs a program, and returns the most memory that it had, in KiB, the time of processors that it took, its exit
-// code, and what it printed. The test program runs it a second time, as the parent: until exec(2), a process has the
-// memory of its parent, which counts, and this one has much.
+// measured runs a program, and returns the most memory that it had, in KiB, the time of processors that it took, its
+// exit code, and what it printed. The test program runs it a second time, as the parent: until exec(2), a process has
+// the memory of its parent, which counts, and this one has much.
 func measured(t *testing.T, program string, args ...string) (peak int64, took time.Duration, code int, output string) {
 	t.Helper()
 	self, err := os.Executable()

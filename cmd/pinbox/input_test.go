@@ -54,8 +54,8 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 	}
 }
 
-// checkRefused runs a command in a process of its own: a call that blocks cannot be ended, and memory that a device fills
-// has a limit.
+// checkRefused runs a command in a process of its own: a call that blocks cannot be ended, and memory that a device
+// fills has a limit.
 func checkRefused(t *testing.T, program string, args []string, kind string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", append([]string{

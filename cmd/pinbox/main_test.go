@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 
 const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 
-// nodeProgram is what appliances have in place of pinbox-node: no test here runs it, and to compress the 35 MB of the real
-// one takes longer than all else of a build. TestDemo has it.
+// nodeProgram is what appliances have in place of pinbox-node: no test here runs it, and to compress the 35 MB of the
+// real one takes longer than all else of a build. TestDemo has it.
 const nodeProgram = "/bin/true"
 
 // pinbox runs a command line in this process. A build keeps nothing unless it is told

@@ -28,7 +28,8 @@ func samples(t *testing.T) sample.Pins {
 	return pins
 }
 
-// smallSamples are the sample images for tests that build them hundreds of times: their program is 64 KB that do not run.
+// smallSamples are the sample images for tests that build them hundreds of times: their program is 64 KB that do not
+// run.
 func smallSamples(t *testing.T) sample.Pins {
 	t.Helper()
 	registry, pins, err := sample.Start(t.Context(), randomBytes(64<<10))

@@ -22,8 +22,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Tests with a testSystem run in parallel. Those of a Manager in this process cannot: programs that others start meanwhile
-// would inherit its lock.
+// Tests with a testSystem run in parallel. Those of a Manager in this process cannot: programs that others start
+// meanwhile would inherit its lock.
 
 // testSystem is a node with a real CRI-O and the first release of a series, and the deltas to the
 // others.

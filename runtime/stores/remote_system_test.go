@@ -172,7 +172,7 @@ func (s *thinSystem) killFetch(delta, source string, access *fixtures.Access) {
 	half := int64(len(fixtures.Run(t, "cat", thinFile(delta))) / 2)
 	fixtures.Until(t, func() error {
 		if fi, err := os.Stat(part); err != nil || fi.Size() < half {
-			return fmt.Errorf("got %v, %v, want half of the store", fi, err)
+			return fmt.Errorf("got %v, %w, want half of the store", fi, err)
 		}
 		return nil
 	})

@@ -35,7 +35,7 @@ func TestOpenThatHangs(t *testing.T) {
 	defer writer.Close()
 	fixtures.Until(t, func() error {
 		if _, err := writer.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-			return fmt.Errorf("got %v, want that the other end is closed", err)
+			return fmt.Errorf("got %w, want that the other end is closed", err)
 		}
 		return nil
 	})

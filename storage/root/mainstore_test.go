@@ -41,8 +41,8 @@ func copierMain() {
 	os.Exit(0)
 }
 
-// copyCommand runs the copier in a mount namespace of its own, as a unit of systemd does. What it leaves when it is killed
-// goes with the test.
+// copyCommand runs the copier in a mount namespace of its own, as a unit of systemd does. What it leaves when it is
+// killed goes with the test.
 func copyCommand(t *testing.T, from, graphRoot string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], copier, from, graphRoot)
