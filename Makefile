@@ -184,7 +184,7 @@ KILLS   = 13
 CHANGES = 600
 CYCLES  = 100
 soak: deps peers
-	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores ./runtime/node -run 'Test(FaultAtEachOperationOfANode|Killed(CommandIsDoneAgain|AtRandomMoments|AtEveryStep))'
+	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores ./runtime/node -run 'Test(FaultAtEachOperationOfA|Killed(CommandIsDoneAgain|AtRandomMoments|AtEveryStep|WhileAThinDelta))'
 	PINBOX_SOAK=$(CHANGES) go test -count=1 -v -timeout 4h ./cmd/pinbox-node -run TestSetThatKeepsChanging
 	PINBOX_SOAK=$(CYCLES) go test -count=1 -v -timeout 4h ./runtime/stores -run TestCyclesOfReleases
 
