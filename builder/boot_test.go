@@ -90,7 +90,7 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 // arriveLate mounts a store that is there now, and waits until systemd has tried again to start the program in it.
 const arriveLate = `
 systemctl start var-lib-pinbox-stores-0.mount
-for n in $(seq 1800); do systemctl --quiet is-active pinbox-node.service && break; sleep 0.1; done
+sh /await systemctl --quiet is-active pinbox-node.service
 systemctl reset-failed
 `
 

@@ -40,7 +40,7 @@ echo "$*" >>/run/pinbox/log
 	}
 	out, code := fixtures.Script(t, `set -ex
 log=/run/pinbox/log # where the unit may write
-logged() { for n in $(seq 300); do test "$(cat $log)" = "$1" && return; sleep 0.1; done; cat $log; exit 1; }
+logged() { sh /await sh -c "[ \"\$(cat $log)\" = '$1' ]" || { cat $log; exit 1; }; }
 `+attachCommand(t, "sr0")+`
 logged "attach --auto /dev/sr0"
 touch /quick

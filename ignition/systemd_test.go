@@ -14,7 +14,7 @@ const starts = `set -ex
 log=/run/pinbox/log # where the unit may write
 mkdir -p /run/pinbox
 logged() {
-	for n in 1 2 3 4 5 6 7 8 9; do grep -q crio $log || sleep 1; done # systemctl may return before the program writes
+	sh /await grep -q crio $log # systemctl may return before the program writes
 	test "$(tr '\n' ' ' <$log)" = "$1 "
 	rm $log
 }

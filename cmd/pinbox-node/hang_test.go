@@ -30,7 +30,7 @@ printf '[Service]\nTimeoutStartSec=3\nTimeoutStopSec=1\n' >/etc/systemd/system/p
 printf '[Mount]\nTimeoutSec=1\n' >/etc/systemd/system/var-lib-pinbox-stores-1.mount.d/limit.conf
 systemctl daemon-reload
 touch /disk/hang
-while [ ! -e /disk/hangs ]; do sleep 0.1; done
+sh /await test -e /disk/hangs
 start=$(date +%s)
 systemctl start crio.service
 echo "CRI-O started after $(($(date +%s) - start)) s"

@@ -26,7 +26,7 @@ sum() { sha256sum <$1 | cut -d ' ' -f 1; }
 running() { sum /proc/$(systemctl show --property MainPID --value pinbox-node.service)/exe; }
 # shows awaits the first pass of the service, and looks for a line of the status.
 shows() {
-	for i in $(seq 100); do [ -e /run/pinbox/status.json ] && break; sleep 0.1; done
+	sh /await test -e /run/pinbox/status.json
 	$program status --wait 1s | tee /tmp/status | grep -q "pinbox-node $1" || { cat /tmp/status; exit 1; }
 }
 systemctl start var-lib-pinbox-stores-0.mount pinbox-node.service
@@ -56,8 +56,9 @@ systemctl start pinbox-mount.service
 shows "v1.20.3[+x]* runs"
 shows "v1.20.4[+x]* is that of the current release: pinbox-node.service runs it from its next start on"
 shows "v1.20.3[+x]* is that of the appliance's own store"
+systemctl stop pinbox-node.service # else it might write its status once more
 rm /run/pinbox/status.json
-systemctl restart pinbox-node.service
+systemctl start pinbox-node.service
 [ $(running) = $new ]
 shows "v1.20.4[+x]* runs"
 grep -A 3 '"running": {' /run/pinbox/status.json | grep $new

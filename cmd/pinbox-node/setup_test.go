@@ -20,10 +20,7 @@ killed() { # a command, at moments until it has ended
 	done
 	true
 }
-settled() {
-	for n in $(seq 100); do /pinbox-node status && return; sleep 0.1; done
-	exit 1
-}
+settled() { sh /await /pinbox-node status; }
 if [ -e /var/image ]; then # it boots from an image that was set up
 	settled
 	mountpoint /var/lib/pinbox/stores/1
@@ -48,15 +45,15 @@ if [ ! -e /var/reboots ]; then
 	etc | diff /var/before -
 	[ $(invocation) = $started ]
 	killed /pinbox-node setup
-	/pinbox-node setup --store /appliance --reserve 0 --wait 20s
+	/pinbox-node setup --store /appliance --reserve 0 --wait 3m
 	started=$(invocation)
 	settled
 	/pinbox-node setup --check
-	/pinbox-node setup --store /appliance --reserve 0 --wait 20s | grep "nothing was copied"
+	/pinbox-node setup --store /appliance --reserve 0 --wait 3m | grep "nothing was copied"
 	[ $(invocation) = $started ]
 	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores
 	skopeo inspect --raw containers-storage:$IMAGE && exit 1
-	/pinbox-node setup --podman --wait 20s
+	/pinbox-node setup --podman --wait 3m
 	[ $(invocation) != $started ]
 	settled
 	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores && exit 1
@@ -69,7 +66,7 @@ if [ ! -e /var/reboots ]; then
 	grep "guest: ok" /run/guest
 	touch /var/reboots
 	systemctl reboot
-	sleep 100
+	sleep infinity
 fi
 settled
 mountpoint /var/lib/pinbox/stores/0 || mountpoint /var/lib/pinbox/stores/1
@@ -105,7 +102,7 @@ pinbox-node setup --root / --program /usr/bin/pinbox-node --store /appliance
 [ ! -e /var/lib/pinbox ]
 touch /var/image
 systemctl reboot
-sleep 100
+sleep infinity
 `
 
 // A machine with the real CRI-O and systemd, no Ignition and no registry becomes a node with a store, stays one over
