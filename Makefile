@@ -230,6 +230,7 @@ bench: deps bench-deps build
 bench-parts: bench-attach
 	go test ./builder/iso -run '^$$' -bench . -timeout 1h
 	go test ./builder -run '^$$' -bench . -benchtime 5x
+	go test ./storage/compose -run '^$$' -bench Documents
 	go test ./cmd/pinbox-node -run '^$$' -bench . -benchtime 10x
 
 # A node gets the next release, 5 % of it new: a delta or a full store is attached,

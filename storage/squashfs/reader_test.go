@@ -244,8 +244,8 @@ func TestDamagedTables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tables, detected := int(binary.LittleEndian.Uint64(intact[64:])), 0
-	for at := range len(intact) {
+	tables, end, detected := int(binary.LittleEndian.Uint64(intact[64:])), int(binary.LittleEndian.Uint64(intact[40:])), 0
+	for at := range end { // after it is padding
 		if at >= 96 && at < tables {
 			continue // data
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -97,6 +98,18 @@ type pair struct {
 }
 
 func makePair(t testing.TB) pair {
+	t.Helper()
+	onePair.Do(func() { onePair.pair = newPair(t) })
+	return onePair.pair
+}
+
+// onePair is made once for all tests, which do not change it.
+var onePair struct {
+	sync.Once
+	pair
+}
+
+func newPair(t testing.TB) pair {
 	t.Helper()
 	p := pair{old: release(t, 1), next: release(t, 2)}
 	p.base = store(t, nil, p.old)
