@@ -112,7 +112,7 @@ var errSource = errors.New("the source failed")
 // A stream that ends early, or whose source fails, is an error, and what is decompressed before it is content.
 func TestTruncatedStream(t *testing.T) {
 	for name, content := range contents() {
-		content = content[:min(len(content), 3000)]
+		content = content[:min(len(content), 1200)]
 		for _, level := range levels {
 			stream := packed(t, content, level)
 			for n := range stream {
