@@ -216,7 +216,7 @@ func (r emptyRoot) make(t *testing.T, files map[string]string) string {
 func (r emptyRoot) run(t *testing.T, dir string, v verb) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "/pinbox", strings.Fields(v.line)...)
-	cmd.Dir, cmd.Env = "/tmp", append([]string{"LANG=C"}, r.env...)
+	cmd.Dir, cmd.Env = "/tmp", append([]string{"LANG=C", "GOGC=" + os.Getenv("GOGC")}, r.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: dir, Credential: &syscall.Credential{Uid: r.uid, Gid: r.uid}}
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,8 +41,17 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // the default
 		_ = flag.Set("test.parallel", "16") // tests that run in parallel wait for registries
 	}
+	// Most of the time went into collections of garbage, of which each command of a few milliseconds has dozens. The
+	// programs that tests start have it too; those whose memory is measured have their own.
+	if os.Getenv("GOGC") == "" {
+		_ = os.Setenv("GOGC", strconv.Itoa(collectedAt)) // a valid name
+		debug.SetGCPercent(collectedAt)
+	}
 	oracle.Main(m)
 }
+
+// collectedAt is the GOGC of tests: in percent, by how much the heap grows until its garbage is collected.
+const collectedAt = 400
 
 const nodePackage = "github.com/pinbox/pinbox/cmd/pinbox-node"
 

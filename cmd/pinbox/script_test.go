@@ -38,6 +38,7 @@ func TestScripts(t *testing.T) {
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits},
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
+			env.Setenv("GOGC", os.Getenv("GOGC"))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, ".home"))
 			env.Setenv("CONTAINERS_REGISTRIES_CONF", filepath.Join(env.WorkDir, ".registries.conf"))
 			for name, value := range images {
