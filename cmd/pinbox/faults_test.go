@@ -13,48 +13,54 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// faultyRegistry is a registry behind a proxy, an appliance of its first image, and commands that
-// fetch its second one, which has a layer more.
+// faultyRegistry is a registry with two images, of which the second has a layer more.
 type faultyRegistry struct {
-	proxy    *faults.Proxy
-	layer    string // digest of the layer
-	commands map[string][]string
+	host, first, second string
+	layer               string // digest of the layer
 }
 
 func newFaultyRegistry(t *testing.T) faultyRegistry {
 	t.Helper()
 	noise := randomBytes(200_000) // enough that half of it does not fit into a packet
 	r := serve(t, nil)
-	proxy := faults.Start(t, r.Host)
 	base, more := layer(t, sample.File("base", "content")), layer(t, sample.File("noise", string(noise)))
 	digest, err := more.Digest()
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := func(img string) string {
-		return write(t, "sets.yaml", sample.Set("worker", strings.Replace(img, r.Host, proxy.Host, 1)))
+	return faultyRegistry{r.Host, push(t, r, image(t, "amd64", base)), push(t, r, image(t, "amd64", base, more)),
+		digest.String()}
+}
+
+// faultyCommand is a command that fetches the second image from behind a proxy.
+type faultyCommand struct {
+	proxy *faults.Proxy
+	args  []string
+}
+
+// command is a build, or a delta from an appliance of the first image.
+func (r faultyRegistry) command(t *testing.T, name string) faultyCommand {
+	t.Helper()
+	proxy := faults.Start(t, r.host)
+	with := func(command, img string, flags ...string) []string {
+		set := write(t, "sets.yaml", sample.Set("worker", strings.Replace(img, r.host, proxy.Host, 1)))
+		return append([]string{command, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "--set", set}, flags...)
 	}
-	first := set(push(t, r, image(t, "amd64", base)))
-	second := set(push(t, r, image(t, "amd64", base, more)))
-	common := []string{"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "--set"}
-	build := append([]string{"build"}, common...)
+	if name == "build" {
+		return faultyCommand{proxy, with("build", r.second)}
+	}
 	old := filepath.Join(t.TempDir(), "old")
-	if code, _, stderr := pinbox(t.Context(), append(build, first, "-o", old)...); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), with("build", r.first, "-o", old)...); code != cli.ExitOK {
 		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
 	}
-	return faultyRegistry{proxy, digest.String(), map[string][]string{
-		"build": append(slices.Clip(build), second),
-		"delta": append(append([]string{"delta", "--from", old}, common...), second),
-	}}
+	return faultyCommand{proxy, with("delta", r.second, "--from", old)}
 }
 
 // run runs a command, and returns its store if it succeeds.
-func (f faultyRegistry) run(
-	t *testing.T, command, cache string, flags ...string,
-) (code int, store []byte, stderr string) {
+func (f faultyCommand) run(t *testing.T, cache string, flags ...string) (code int, store []byte, stderr string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
-	args := append(slices.Clone(f.commands[command]), flags...)
+	args := append(slices.Clone(f.args), flags...)
 	code, _, stderr = pinbox(t.Context(), append(args, "-o", out, "--cache-dir", cache)...)
 	left, err := filepath.Glob(out)
 	if err != nil || (len(left) > 0) != (code == cli.ExitOK) {
@@ -74,6 +80,7 @@ func (f faultyRegistry) run(
 // names the registry and a cure. The next run makes the right store.
 func TestFaultsOfRegistries(t *testing.T) {
 	t.Parallel()
+	registry := newFaultyRegistry(t)
 	for name, fault := range faults.All(t) {
 		for title, test := range map[string]struct {
 			command  string
@@ -87,19 +94,19 @@ func TestFaultsOfRegistries(t *testing.T) {
 		} {
 			t.Run(name+"/"+title, func(t *testing.T) {
 				t.Parallel()
-				f := newFaultyRegistry(t)
-				part := f.layer
+				f := registry.command(t, test.command)
+				part := registry.layer
 				if test.manifest {
 					part = "/manifests/"
 				}
-				_, want, _ := f.run(t, test.command, t.TempDir())
+				_, want, _ := f.run(t, t.TempDir())
 				cache := t.TempDir()
 				f.proxy.Fail(fault, part, test.requests)
-				code, got, stderr := f.run(t, test.command, cache, stall(fault, 600*time.Millisecond)...)
+				code, got, stderr := f.run(t, cache, stall(fault, 600*time.Millisecond)...)
 				met := f.proxy.Heal()
 				for limit := time.Second; fault.Endless && met == 0; limit *= 2 { // a busy machine stalled before
 					f.proxy.Fail(fault, part, test.requests)
-					code, got, stderr = f.run(t, test.command, cache, stall(fault, limit)...)
+					code, got, stderr = f.run(t, cache, stall(fault, limit)...)
 					met = f.proxy.Heal()
 				}
 				if met == 0 {
@@ -112,7 +119,7 @@ func TestFaultsOfRegistries(t *testing.T) {
 				if code == cli.ExitOK && !bytes.Equal(got, want) {
 					t.Error("got another store, want the same bytes")
 				}
-				code, got, stderr = f.run(t, test.command, cache)
+				code, got, stderr = f.run(t, cache)
 				if code != cli.ExitOK || !bytes.Equal(got, want) {
 					t.Errorf("the next run: got exit code %d, want %d and the same bytes\n%s", code, cli.ExitOK, stderr)
 				}
