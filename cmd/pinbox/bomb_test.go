@@ -28,6 +28,7 @@ const bombMemory = 512 << 20
 // Whatever a layer is, a build ends soon and takes little memory, and its message names the image, the
 // layer, the entry and the flag that raises the limit.
 func TestLayersThatAreBombs(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		layers []v1.Layer
 		says   []string
@@ -58,6 +59,7 @@ func TestLayersThatAreBombs(t *testing.T) {
 
 // The limits hold for a folder too, which the library writes: it would write a hole as 100 TB, and all folders.
 func TestBombsInAFolder(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	for name, test := range map[string]struct {
 		layer v1.Layer
@@ -75,6 +77,7 @@ func TestBombsInAFolder(t *testing.T) {
 
 // A layer with as many files as it may have is built within the same memory.
 func TestLayerWithinItsLimits(t *testing.T) {
+	t.Parallel()
 	buildBomb(t, "squashfs", []v1.Layer{manyFolders(t, 498_000, 1000)}, nil)
 }
 
@@ -209,6 +212,7 @@ func zstdBomb(t *testing.T, window, blocks int) v1.Layer {
 
 // The first signal ends a build, also while it reads a hole.
 func TestHolesCanBeInterrupted(t *testing.T) {
+	t.Parallel()
 	r := serve(t, nil)
 	pin := push(t, r, image(t, "amd64", hole(t, "huge", 100e12)))
 	out := filepath.Join(t.TempDir(), "out")

@@ -36,6 +36,7 @@ type emptyRoot struct {
 // machine may lack is tested in a root that lacks it: no policy.json, no registries.conf,
 // no passwd, no home folder, no /proc.
 func TestEmptyRoot(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	files := emptyRootFiles(t)
 	for title, root := range map[string]emptyRoot{

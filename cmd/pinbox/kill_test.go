@@ -16,6 +16,7 @@ import (
 // A command that is killed at any moment and run again gives what an undisturbed one gives, and
 // leaves nothing else.
 func TestKilledCommandIsDoneAgain(t *testing.T) {
+	t.Parallel()
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	// Images so small that most of the time something is written.
 	r, images := serve(t, nil), map[string]string{}

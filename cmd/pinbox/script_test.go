@@ -24,6 +24,7 @@ import (
 // Files of a session have ${APP1} and so on for what scriptImages gives. The
 // command exits runs a command line and compares its exit code.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	bin := t.TempDir()
 	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), bin)
 	node := append(mustRead(t, nodeProgram), randomBytes(8<<20)...) // so large that a store with it is split

@@ -317,6 +317,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	node := fixtures.Program(t, nodePackage)
 	dir := t.TempDir()
