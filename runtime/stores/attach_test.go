@@ -12,7 +12,6 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
@@ -44,7 +43,8 @@ func TestFourDeltas(t *testing.T) {
 		t.Errorf("got %d mounts, want 5", got)
 	}
 	out := s.mustRun("status").Out
-	if strings.Count(out, "mounted") != 4 || strings.Count(out, "current") != 1 || strings.Count(out, "previous") != 1 {
+	if strings.Count(out, "mounted") != 4 || strings.Count(out, ", current") != 1 ||
+		strings.Count(out, ", previous") != 1 {
 		t.Errorf("status: got %s, want 4 mounted, 1 current, 1 previous", out)
 	}
 }
@@ -176,7 +176,7 @@ func TestRollbackAndDetach(t *testing.T) {
 func TestDetachKeepsThePreviousRelease(t *testing.T) {
 	t.Parallel()
 	s, _, _ := newOnlineSystem(t, 3)
-	second := appliance.Options(t, sample.SetNamed("worker", s.pins[2]...))
+	second := releaseOptions(t, s.pins[2])
 	second.From = []string{s.stores[0]}
 	if _, err := builder.Delta(t.Context(), second); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ func TestMain(m *testing.M) {
 	if root.Init() { // the library that writes a store of format dir runs this program
 		return
 	}
+	fixtures.Waiting(4) // for CRI-O, containers and disks
 	fixtures.Main(m)
 }
 

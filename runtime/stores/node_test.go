@@ -108,16 +108,25 @@ func newSeries(
 	if made.pins, err = push(registry, t.Context(), program, releases); err != nil {
 		t.Fatal(err)
 	}
-	made.base = appliance.Bootable(t, appliance.Options(t, sample.SetNamed("worker", made.pins[0]...)), made.pins[0][0])
+	made.base = appliance.Bootable(t, releaseOptions(t, made.pins[0]), made.pins[0][0])
 	made.stores = []string{made.base.Out}
 	return made, registry, access
+}
+
+// releaseOptions are the options of a build of a release. Its pinbox-node is a small program: nodes keep it and name it
+// for their units, and no test runs it.
+func releaseOptions(t testing.TB, pins []string) builder.Options {
+	t.Helper()
+	o := appliance.Options(t, sample.SetNamed("worker", pins...))
+	o.NodeBinary = fixtures.Program(t, imageProgram)
+	return o
 }
 
 // buildDeltas builds n deltas, each with the release before it as base.
 func (s *series) buildDeltas(t testing.TB, n int, versions ...string) {
 	t.Helper()
 	for n := range n {
-		o := appliance.Options(t, sample.SetNamed("worker", s.pins[n+1]...))
+		o := releaseOptions(t, s.pins[n+1])
 		o.From = []string{s.stores[n]}
 		if len(versions) > 0 {
 			o.NodeBinary = fixtures.ProgramOfVersion(t, o.NodeBinary, versions[n])
@@ -129,12 +138,15 @@ func (s *series) buildDeltas(t testing.TB, n int, versions ...string) {
 	}
 }
 
+// imageProgram is the package of the program in the images.
+const imageProgram = "github.com/pinbox/pinbox/fixtures/program"
+
 // testProgram is the program in the images.
 func testProgram(t testing.TB) []byte {
 	t.Helper()
 	fixtures.NeedRoot(t)
 	fixtures.Peer(t, "crio") // before anything is built
-	program, err := os.ReadFile(fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/program"))
+	program, err := os.ReadFile(fixtures.Program(t, imageProgram))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,17 +206,18 @@ func (s *testSystem) wantPinned(release int) {
 }
 
 // storeRecords are the records of the images of all mounted stores.
-func (s *testSystem) storeRecords() (records string) {
+func (s *testSystem) storeRecords() string {
 	s.t.Helper()
 	dropin, err := os.ReadFile(s.Etc("crio.conf.d/50-pinbox-stores"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	var files []string
 	for _, m := range regexp.MustCompile(`imagestore=([^"]+)`).FindAllStringSubmatch(string(dropin), -1) {
-		content, _ := s.Try("cat", filepath.Join(m[1], "overlay-images/images.json")) // none is mounted
-		records += string(content)
+		files = append(files, filepath.Join(m[1], "overlay-images/images.json"))
 	}
-	return records
+	content, _ := s.Try("cat", files...) // it fails for the slots where nothing is mounted
+	return string(content)
 }
 
 // wantDropin checks that the drop-in has exactly these pins, as the Machine Config Operator would write them.

@@ -16,8 +16,9 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// fileServer serves a folder by HTTPS. Its requests are recorded.
-func fileServer(t *testing.T, dir string) (url string, access *fixtures.Access) {
+// fileServer serves a folder by HTTPS to the node. Its requests are recorded.
+func (s *testSystem) fileServer(dir string) (url string, access *fixtures.Access) {
+	t := s.t
 	t.Helper()
 	access = &fixtures.Access{}
 	server := httptest.NewUnstartedServer(access.Wrap(http.FileServer(http.Dir(dir))))
@@ -26,7 +27,7 @@ func fileServer(t *testing.T, dir string) (url string, access *fixtures.Access) 
 	t.Cleanup(server.Close)
 	certificate := filepath.Join(t.TempDir(), "server.crt")
 	write(t, certificate, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
-	t.Setenv("SSL_CERT_FILE", certificate)
+	s.Env = append(s.Env, "SSL_CERT_FILE="+certificate)
 	return server.URL, access
 }
 
@@ -64,13 +65,14 @@ func count(requests []fixtures.Request, end string) (n int, statuses []int) {
 // Thin deltas are attached from an HTTPS server, by their file and by their folder. A connection that is cut is
 // continued where it ended. What comes out are the stores of ordinary deltas, and nothing else is left.
 func TestAttachFromServers(t *testing.T) {
+	t.Parallel()
 	s := newThinSystem(t)
 	first, second := s.thin[1], s.thin[2]
 	s.mustRun("firstboot")
 	releases := t.TempDir()
 	fixtures.Run(t, "cp", "-r", first, filepath.Join(releases, "1"))
 	fixtures.Run(t, "cp", "-r", second, filepath.Join(releases, "2"))
-	url, access := fileServer(t, releases)
+	url, access := s.fileServer(releases)
 
 	isStore := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/delta.thin") }
 	access.Fault(cutOnce(thinFile(first), isStore, func() {}))
@@ -94,6 +96,7 @@ func TestAttachFromServers(t *testing.T) {
 
 // What is not what was asked for, or not from whom it should be, is refused, and nothing of it is left.
 func TestRefusedStoresOfServers(t *testing.T) {
+	t.Parallel()
 	s := newThinSystem(t)
 	delta := s.thin[1]
 	s.mustRun("firstboot")
@@ -101,7 +104,7 @@ func TestRefusedStoresOfServers(t *testing.T) {
 	same, other := filepath.Join(releases, "same"), filepath.Join(releases, "other")
 	fixtures.Run(t, "cp", "-r", delta, same)
 	fixtures.Run(t, "cp", "-r", delta, other)
-	url, _ := fileServer(t, releases)
+	url, _ := s.fileServer(releases)
 	plain := httptest.NewServer(http.FileServer(http.Dir(releases)))
 	t.Cleanup(plain.Close)
 	name, before := url+"/same/delta.thin", s.pinboxFiles()
@@ -148,10 +151,11 @@ func changedCopy(t *testing.T, delta string) (folder string) {
 
 // An attach is killed in the middle of the fetch. The next one fetches the rest, and leaves nothing else.
 func TestKilledWhileAStoreIsFetched(t *testing.T) {
+	t.Parallel()
 	s := newThinSystem(t)
 	delta := s.thin[1]
 	s.mustRun("firstboot")
-	url, access := fileServer(t, delta)
+	url, access := s.fileServer(delta)
 	s.killFetch(delta, url+"/delta.thin", access)
 	s.wantRelease(1)
 	s.checkConsistency([]string{"attach"})

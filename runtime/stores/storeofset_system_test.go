@@ -19,9 +19,10 @@ func setWithStore(store string, pins ...string) []byte {
 // A node takes the store that a set names, and pulls nothing. If the store cannot be had, it pulls as without one, and
 // the status says why; the same for a name that is not one of a server.
 func TestStoreThatASetNames(t *testing.T) {
+	t.Parallel()
 	s, _, images := newOnlineSystem(t, 4)
 	s.mustRun("firstboot")
-	url, access := fileServer(t, s.stores[1])
+	url, access := s.fileServer(s.stores[1])
 	name := url + "/delta.squashfs"
 	images.Take()
 

@@ -8,7 +8,6 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures/appliance"
-	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
 // Through the programs: an older release is refused, also by itself, and attached by force; the same with that of
@@ -22,7 +21,7 @@ func TestAttachOlderRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	options := func(n int, m spec.Metadata) builder.Options {
-		o := appliance.Options(t, sample.SetNamed("worker", s.pins[n]...))
+		o := releaseOptions(t, s.pins[n])
 		o.Appliance.Metadata = m
 		return o
 	}

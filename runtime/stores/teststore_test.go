@@ -11,6 +11,7 @@ import (
 	goruntime "runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -260,6 +261,22 @@ func records(t *testing.T, all ...object) []byte {
 // folder writes the store as `pinbox delta` does: the file and its sum.
 func (s testStore) folder(t *testing.T) string {
 	t.Helper()
+	dir, content := t.TempDir(), s.squashfs(t)
+	write(t, filepath.Join(dir, "delta.squashfs"), string(content))
+	write(t, filepath.Join(dir, "SHA256SUMS"), digest.FromBytes(content).Encoded()+"  delta.squashfs\n")
+	return dir
+}
+
+// squashfsOf has the bytes of the stores that were made, by their descriptions: most tests need the same few.
+var squashfsOf sync.Map
+
+// squashfs returns the bytes of the store. Equal stores have equal bytes, whenever they are made.
+func (s testStore) squashfs(t *testing.T) []byte {
+	t.Helper()
+	key, described := fmt.Sprintf("%+v", s), s.lock == nil && s.damage == nil // a function has no description
+	if content, made := squashfsOf.Load(key); made && described {
+		return content.([]byte)
+	}
 	dir := t.TempDir()
 	tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
 	s.write(t, tree)
@@ -268,15 +285,16 @@ func (s testStore) folder(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	// Equal stores have equal bytes, whenever they are made.
 	fixtures.Run(t, "mksquashfs", tree, file, "-quiet", "-no-progress", "-processors", "1", "-mem", "16M",
 		"-mkfs-time", "0", "-all-time", "0")
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "SHA256SUMS"), digest.FromBytes(content).Encoded()+"  delta.squashfs\n")
-	return dir
+	if described {
+		squashfsOf.Store(key, content)
+	}
+	return content
 }
 
 // testNode is a Manager on a node without CRI-O, whose own store is a testStore.

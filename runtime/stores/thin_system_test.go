@@ -55,7 +55,7 @@ func sharedThinSeries(t *testing.T) thinSeries {
 		made, registry, _ := newSeries(l, (*sample.Registry).PushRebuilt, 5)
 		all := thinSeries{made, []string{made.base.Out}, []string{""}, map[string]string{}}
 		for _, pins := range all.pins[1:4] {
-			o := appliance.Options(l, sample.SetNamed("worker", pins...))
+			o := releaseOptions(l, pins)
 			o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX" // it can be on a medium
 			appliance.Build(l, o)
 			all.full = append(all.full, o.Out)
@@ -83,7 +83,7 @@ func (s *thinSeries) buildThin(t testing.TB, release int, bases ...string) {
 	t.Helper()
 	var folders []string
 	for _, thin := range []bool{true, false} {
-		o := appliance.Options(t, sample.SetNamed("worker", s.pins[release]...))
+		o := releaseOptions(t, s.pins[release])
 		o.From, o.Thin = bases, thin
 		if _, err := builder.Delta(t.Context(), o); err != nil {
 			t.Fatal(err)

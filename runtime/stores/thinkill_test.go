@@ -21,7 +21,7 @@ func TestKilledWhileAThinDeltaIsAttached(t *testing.T) {
 	s.mustRun("attach", delta) // now there is a state, also if each kill is early
 	s.mustRun("rollback")
 	s.mustRun("detach")
-	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 20)
+	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 8)
 	for i := 0; k.Kills() < kills && !t.Failed(); i++ {
 		killed := k.Kill("attach", s.Pinbox("attach", delta))
 		if i%5 == 0 {
