@@ -23,7 +23,6 @@ func TestFourDeltas(t *testing.T) {
 	s := newSystem(t, 5)
 	s.mustRun("firstboot")
 	s.wantPinned(0)
-	s.checkContainers(0)
 	old, crio := s.startContainer(s.pins[0][1]), s.Process()
 	for n := 1; n < 5; n++ {
 		result := s.mustRun("attach", s.stores[n])
@@ -32,9 +31,9 @@ func TestFourDeltas(t *testing.T) {
 		}
 		s.wantPinned(n)
 		s.checkContainers(n)
-		s.checkContainers(0)
 		s.checkDigests(n)
 	}
+	s.checkContainers(0)
 	s.State(old, criapi.ContainerState_CONTAINER_RUNNING)
 	if s.Process() != crio {
 		t.Errorf("got a new process of CRI-O, %d, want %d", s.Process(), crio)
@@ -49,14 +48,12 @@ func TestFourDeltas(t *testing.T) {
 	}
 }
 
-// Stores are detached in every order, each once nothing refers to it.
-func TestDetachInEveryOrder(t *testing.T) {
+// Stores are detached in two orders with a real CRI-O, each once nothing refers to it. TestDetachInEveryOrder has all.
+func TestDetachInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 4)
 	s.mustRun("firstboot")
-	for _, order := range [][]string{
-		{"1", "2", "3"}, {"1", "3", "2"}, {"2", "1", "3"}, {"2", "3", "1"}, {"3", "1", "2"}, {"3", "2", "1"},
-	} {
+	for _, order := range [][]string{{"1", "2", "3"}, {"3", "1", "2"}} {
 		for n := 1; n < 4; n++ {
 			s.mustRun("attach", s.stores[n], "--keep-sets")
 		}
@@ -126,7 +123,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("rollback")
 	s.wantPinned(0)
-	s.checkContainers(1) // still attached
+	s.checkContainer(1) // still attached
 	s.wantDropin(append(s.pins[0], s.pins[1]...))
 	s.wantExit(3, "no previous release", "rollback")
 	if out := s.mustRun("attach", s.stores[1]).Out; !strings.Contains(out, "was attached before") {
@@ -149,7 +146,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.stopContainer(of3)
 	s.mustRun("detach", "3")
 	s.wantPinned(2)
-	s.checkContainers(2)
+	s.checkContainer(2)
 	s.mustRun("attach", s.stores[1])
 	s.wantPinned(1)
 	s.mustRun("detach", "2")
@@ -162,7 +159,7 @@ func TestRollbackAndDetach(t *testing.T) {
 	s.mustRun("firstboot")
 	s.wantPinned(0)
 	s.wantDropin(s.pins[0])
-	s.checkContainers(0)
+	s.checkContainer(0)
 	if got := s.countMounts(); got != 1 {
 		t.Errorf("got %d mounts, want 1", got)
 	}
@@ -192,7 +189,7 @@ func TestDetachKeepsThePreviousRelease(t *testing.T) {
 	}
 	s.mustRun("rollback")
 	s.wantPinned(1)
-	s.checkContainers(1)
+	s.checkContainer(1)
 }
 
 // It is unknown what a store needs whose file is missing, so no other store is detached.
@@ -218,7 +215,7 @@ func TestDetachWithAMissingFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantPinned(2)
-	s.checkContainers(2)
+	s.checkContainer(2)
 }
 
 // A user changes a set on the node and adds another. A new release replaces only sets of releases,

@@ -45,15 +45,15 @@ func TestCompact(t *testing.T) {
 	s.mustRun("firstboot")
 	s.wantPinned(4)
 	s.checkContainers(4)
-	s.checkContainers(0)
+	s.checkContainer(0)
 	s.mustRun("rollback")
 	s.wantPinned(3)
-	s.checkContainers(3)
+	s.checkContainer(3)
 	s.mustRun("attach", s.stores[4]) // which is in the compacted store
 	s.wantPinned(4)
 	s.mustRun("attach", s.stores[5]) // whose base was replaced
 	s.wantPinned(5)
-	s.checkContainers(5)
+	s.checkContainer(5)
 	if got := s.countMounts(); got != 3 {
 		t.Errorf("got %d mounts, want 3", got)
 	}
@@ -66,7 +66,7 @@ func TestCompact(t *testing.T) {
 }
 
 // A second compaction of the same stores makes the same bytes: then one of the attached stores is
-// the compacted one, and only the others are removed.
+// the compacted one, and only the others are removed. A compaction runs at the lowest priority.
 func TestCompactToAnAttachedStore(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 3)
@@ -74,7 +74,7 @@ func TestCompactToAnAttachedStore(t *testing.T) {
 		t.Helper()
 		s.mustRun("attach", s.stores[1])
 		s.mustRun("attach", s.stores[2])
-		s.mustRun("compact")
+		s.compactAtLowestPriority()
 		s.Stop(syscall.SIGTERM)
 		s.mustRun("mount")
 		if got := s.countMounts(); got != 2 {
@@ -124,19 +124,17 @@ func TestCompactionDiscarded(t *testing.T) {
 	s.Start()
 	s.mustRun("firstboot")
 	s.wantPinned(4)
-	s.checkContainers(2)
+	s.checkContainer(2)
 	s.stopContainer(of2)
 	if got := s.countMounts(); got != 5 {
 		t.Errorf("got %d mounts, want 5", got)
 	}
 }
 
-// A compaction runs at the lowest priority.
-func TestCompactionPriority(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 3)
-	s.mustRun("attach", s.stores[1])
-	s.mustRun("attach", s.stores[2])
+// compactAtLowestPriority compacts, and checks the priority of the process.
+func (s *testSystem) compactAtLowestPriority() {
+	t := s.t
+	t.Helper()
 	cmd := s.Pinbox("compact")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

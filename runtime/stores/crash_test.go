@@ -30,11 +30,11 @@ func TestKilledAtRandomMoments(t *testing.T) {
 		{"attach", s.stores[2]}, {"attach", s.stores[1]}, {"rollback"}, {"detach"}, {"detach", "2"},
 		{"attach", s.stores[2], "--keep-sets"}, {"compact"}, {"compact"},
 	}
-	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 30)
-	for i := 0; k.Kills() < kills; i++ {
+	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 15)
+	for i := 0; k.Kills() < kills || len(k.Killed) < 5; i++ { // of attach, rollback, detach, compact and mount
 		command := commands[k.Intn(len(commands))]
 		k.Kill(command[0], s.Pinbox(command[0], command[1:]...))
-		if i%10 == 5 {
+		if i%8 == 3 {
 			s.Stop(syscall.SIGKILL)
 			k.Kill("mount", s.Pinbox("mount")) // replaces stores by a compacted one
 			s.Do("mount")
@@ -52,7 +52,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	s.mustRun("attach", s.stores[2])
 	s.wantPinned(2)
 	s.checkContainers(2)
-	s.checkContainers(0)
+	s.checkContainer(0)
 	s.State(container, criapi.ContainerState_CONTAINER_RUNNING)
 	s.stopContainer(container)
 }

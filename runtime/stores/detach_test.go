@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,6 +53,37 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 				t.Errorf("after the end of the use: got %v, want no error", err)
 			}
 			d.wantMounted()
+		})
+	}
+}
+
+// Stores of which each needs the one before are detached in every order, each once nothing refers to it.
+func TestDetachInEveryOrder(t *testing.T) {
+	for _, order := range []string{"123", "132", "213", "231", "312", "321"} {
+		t.Run(order, func(t *testing.T) {
+			d, mounted := newNode(t, testStore{n: 0}), []int{1, 8, 6}
+			for _, n := range mounted {
+				d.attach(stores.AttachOptions{Source: delta(n).folder(t), KeepSets: true})
+			}
+			for len(mounted) > 0 {
+				for _, slot := range strings.Split(order, "") {
+					var want error
+					switch last := strconv.Itoa(len(mounted)); {
+					case slot > last:
+						want = stores.ErrNotAttached
+					case slot < last:
+						want = stores.ErrInUse
+					}
+					_, err := d.Detach(t.Context(), slot, d.main)
+					if !errors.Is(err, want) || want == stores.ErrInUse && !strings.Contains(err.Error(), "the store small") {
+						t.Fatalf("detach %s of %v: got %v, want %v", slot, mounted, err, want)
+					}
+					if err == nil {
+						mounted = mounted[:len(mounted)-1]
+					}
+					d.wantMounted(mounted...)
+				}
+			}
 		})
 	}
 }

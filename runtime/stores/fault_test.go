@@ -88,10 +88,10 @@ func TestRefusedStores(t *testing.T) {
 	s.wantPinned(1)
 }
 
-// A store for another architecture is refused.
-func TestAnotherArchitecture(t *testing.T) {
+// A store is refused if CRI-O's configuration names no slots, and one for another architecture also if it does.
+func TestNodeWithoutAStore(t *testing.T) {
 	t.Parallel()
-	fixtures.Peer(t, "crio")
+	own := sharedSeries(t).stores[0]
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
 	program, err := os.ReadFile(o.NodeBinary)
@@ -110,23 +110,9 @@ func TestAnotherArchitecture(t *testing.T) {
 	}
 	s := &testSystem{Node: appliance.Bare(t), t: t}
 	s.Start()
+	s.wantExit(3, "CRI-O is not configured to read stores at the slots", "attach", own)
 	write(t, filepath.Join(s.Root, crio.StoresPath), string(crio.RenderStores(crio.Slots(), false)))
 	s.wantExit(3, "the store is for another architecture: linux/arm64", "attach", o.Out)
-}
-
-// A store is refused if CRI-O's configuration names no slots.
-func TestNodeWithoutSlots(t *testing.T) {
-	t.Parallel()
-	fixtures.Peer(t, "crio")
-	registry, pins := fixtures.Samples(t)
-	o := appliance.Options(t, sample.SetNamed("s", pins.Index))
-	appliance.Build(t, o)
-	if err := registry.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s := &testSystem{Node: appliance.Bare(t), t: t}
-	s.Start()
-	s.wantExit(3, "CRI-O is not configured to read stores at the slots", "attach", o.Out)
 }
 
 // A node has seven slots for attached stores.
@@ -168,13 +154,12 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 }
 
 // If a base is not mounted, or the file of a store is damaged or missing, CRI-O starts with the
-// other stores, and the status names the problem.
+// other stores, and the status names the problem. The same with an error in node.json.
 func TestStartWithUnavailableStores(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
 	s.mustRun("attach", s.stores[2])
-	slot := func(n string) string { return "/var/lib/pinbox/stores/" + n }
 	copies, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
 	if err != nil || len(copies) != 2 {
 		t.Fatalf("got the files %v, %v, want two stores", copies, err)
@@ -202,10 +187,7 @@ func TestStartWithUnavailableStores(t *testing.T) {
 		"all stores": {func() { s.mountBase() }, func() {}, 0, 12, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s.Stop(syscall.SIGTERM)
-			for _, n := range []string{"2", "1", "0"} { // as a reboot does
-				s.Try("umount", slot(n))
-			}
+			s.reboot()
 			c.damage()
 			result := s.Do("mount")
 			if (result.Code == 0) != (c.unavailable == 0) || !strings.Contains(result.Out, c.text) ||
@@ -225,23 +207,33 @@ func TestStartWithUnavailableStores(t *testing.T) {
 			c.repair()
 		})
 	}
+	s.startWithInvalidConfiguration()
 }
 
-// An error in node.json is reported, but CRI-O starts with the current release all the same.
-func TestStartWithInvalidNodeConfiguration(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 2)
-	s.mustRun("attach", s.stores[1])
+// reboot stops CRI-O and unmounts what is mounted of the appliance's own store and two others.
+func (s *testSystem) reboot() {
+	s.t.Helper()
+	s.Stop(syscall.SIGTERM)
+	for _, n := range []string{"2", "1", "0"} {
+		s.Try("umount", "/var/lib/pinbox/stores/"+n) // or it is not mounted
+	}
+}
+
+// startWithInvalidConfiguration has an error in node.json, which is reported. CRI-O starts with the current release all
+// the same.
+func (s *testSystem) startWithInvalidConfiguration() {
+	t := s.t
+	t.Helper()
 	config := filepath.Join(s.Root, "etc/pinbox/node.json")
 	if err := os.WriteFile(config, []byte(`{"keepPrevious": 1,}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s.Stop(syscall.SIGTERM)
-	s.Run("umount", "/var/lib/pinbox/stores/1")
+	s.reboot()
+	s.mountBase()
 	s.wantExit(1, config, "mount")
 	s.Start()
-	s.wantPinned(1)
-	s.checkContainers(1)
+	s.wantPinned(2)
+	s.checkContainer(2)
 	s.wantExit(1, config, "status")
 }
 

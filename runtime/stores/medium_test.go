@@ -29,14 +29,14 @@ func TestAttachMedium(t *testing.T) {
 	s := newSystem(t, 3)
 	s.mustRun("attach", newLoopDevice(t, s.stores[1]))
 	s.wantPinned(1)
-	s.checkContainers(1)
+	s.checkContainer(1)
 	file := filepath.Join(t.TempDir(), "delta.iso")
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: s.stores[2], Out: file}); err != nil {
 		t.Fatal(err)
 	}
 	s.mustRun("attach", "--in-place", file)
 	s.wantPinned(2)
-	s.checkContainers(2)
+	s.checkContainer(2)
 	s.mustRun("rollback")
 	s.mustRun("detach", "2")
 	if out := s.mustRun("attach", "--auto", file).Out; !strings.Contains(out,
@@ -56,7 +56,7 @@ func TestMediumInPlace(t *testing.T) {
 	device := newLoopDevice(t, s.stores[1])
 	s.mustRun("attach", "--in-place", device)
 	s.wantPinned(1)
-	s.checkContainers(1)
+	s.checkContainer(1)
 	for _, name := range s.pinboxFiles() {
 		if strings.HasSuffix(name, ".squashfs") {
 			t.Errorf("got a copy %s, want none", name)
@@ -71,7 +71,7 @@ func TestMediumInPlace(t *testing.T) {
 	s.mustRun("mount")
 	s.Start()
 	s.wantPinned(1)
-	s.checkContainers(1)
+	s.checkContainer(1)
 	if got := s.countMounts(); got != 2 {
 		t.Errorf("got %d mounts, want 2", got)
 	}
@@ -79,7 +79,7 @@ func TestMediumInPlace(t *testing.T) {
 	fixtures.Run(t, "losetup", "--detach", device)
 	s.wantExit(1, "no plugged-in medium has it", "mount")
 	s.Start()
-	s.checkContainers(0)
+	s.checkContainer(0)
 	s.wantExit(1, "no plugged-in medium has it", "status")
 	s.wantExit(1, "4 of 4 images are pinned", "rollback") // the attached store is still unavailable
 	s.wantPinned(0)

@@ -80,6 +80,6 @@ func TestAttachFromSticks(t *testing.T) {
 			}
 		})
 		s.wantPinned(n + 1)
-		s.checkContainers(n + 1)
+		s.checkContainer(n + 1)
 	}
 }

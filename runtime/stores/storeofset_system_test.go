@@ -29,7 +29,7 @@ func TestStoreThatASetNames(t *testing.T) {
 	s.WriteSet("worker.yaml", setWithStore(name, s.pins[1]...))
 	s.mustRun("firstboot")
 	s.wantPinned(1)
-	s.checkContainers(1)
+	s.checkContainer(1)
 	if got := images.Take(); len(got) > 0 {
 		t.Errorf("got the requests %v for images, want none", got)
 	}

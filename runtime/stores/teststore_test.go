@@ -28,7 +28,7 @@ import (
 // Manager need no builder, no CRI-O and no registry.
 type testStore struct {
 	// n numbers its layer, its image and its set. Those of 0, 5, 7 and 9 need no other store, that
-	// of 8 needs the layer 1, and all others need the layer 0. CRI-O cannot read the time in the
+	// of 8 needs the layer 1, that of 6 needs the layer 8, and all others need the layer 0. CRI-O cannot read the time in the
 	// configuration of the image 9.
 	n int
 	// release that the lock names; the zero value is the appliance "small" without a number.
@@ -54,6 +54,8 @@ func chainOf(n int) []int {
 		return []int{n}
 	case 8:
 		return []int{0, 1, 8}
+	case 6:
+		return []int{0, 1, 8, 6}
 	}
 	return []int{0, n}
 }
