@@ -3,6 +3,7 @@ package stores_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,11 +19,16 @@ import (
 // programOf is a program for this machine, as far as a node looks at it.
 func programOf(t *testing.T, version string) (string, pinset.Program) {
 	t.Helper()
-	self, err := os.ReadFile("/proc/self/exe")
+	self, err := os.Open("/proc/self/exe")
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := string(self[:64]) + version
+	defer self.Close()
+	header := make([]byte, 64)
+	if _, err := io.ReadFull(self, header); err != nil {
+		t.Fatal(err)
+	}
+	content := string(header) + version
 	return content, pinset.Program{Digest: digest.FromString(content), Version: version}
 }
 
