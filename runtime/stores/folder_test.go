@@ -1,6 +1,9 @@
 package stores_test
 
 import (
+	"os"
+	"runtime/debug"
+	"strconv"
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/format"
@@ -15,8 +18,17 @@ func TestMain(m *testing.M) {
 		return
 	}
 	fixtures.Waiting(4) // for CRI-O, containers and disks
+	// A sixth of the time went into collections of garbage, here and in the short commands, CRI-O and runc that tests
+	// start: they have it too.
+	if os.Getenv("GOGC") == "" {
+		_ = os.Setenv("GOGC", strconv.Itoa(collectedAt)) // a valid name
+		debug.SetGCPercent(collectedAt)
+	}
 	fixtures.Main(m)
 }
+
+// collectedAt is the GOGC of tests: in percent, by how much the heap grows until its garbage is collected.
+const collectedAt = 400
 
 // The appliance's own store is a folder, and the node keeps only its release and the current one. Its later releases
 // are whole stores: a folder cannot be the base of a delta.
