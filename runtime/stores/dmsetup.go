@@ -41,8 +41,8 @@ func (DMSetup) Available(ctx context.Context) error {
 		if err == nil && verityTarget.Match(out) {
 			return nil
 		}
-		if load {
-			_ = exec.CommandContext(ctx, "modprobe", "dm-verity").Run() // the next round reports it
+		if load && exec.CommandContext(ctx, "modprobe", "dm-verity").Run() != nil {
+			break // nothing was loaded
 		}
 	}
 	return errNoTarget

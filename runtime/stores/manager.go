@@ -107,7 +107,9 @@ func (m Manager) parts() parts {
 		mounts: mounts{
 			slots: slots, sources: sources, mounter: m.Mounter,
 			trial: dir.trial(), selinuxContext: m.SELinuxContext,
-			verifier: verifier{policy: m.Verity, mapper: m.Mapper, required: requiresSignatures(m.Keys)},
+			verifier: verifier{
+				policy: m.Verity, mapper: &askedOnce{DeviceMapper: m.Mapper}, required: requiresSignatures(m.Keys),
+			},
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
 		releases: releases{sets: m.Sets, slots: slots, own: m.Appliance, keep: m.KeepPrevious},

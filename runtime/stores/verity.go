@@ -35,6 +35,23 @@ type DeviceMapper interface {
 	Targets(ctx context.Context) ([]Target, error)
 }
 
+// askedOnce is a DeviceMapper that is asked once whether it is available: the answer is the same for all stores that
+// a command looks at, and each question runs programs.
+type askedOnce struct {
+	DeviceMapper
+	asked  bool
+	reason error
+}
+
+// Available keeps the answer, unless the question was interrupted.
+func (a *askedOnce) Available(ctx context.Context) error {
+	if !a.asked {
+		a.reason = a.DeviceMapper.Available(ctx)
+		a.asked = ctx.Err() == nil
+	}
+	return a.reason
+}
+
 // Target is a block device that verifies a store.
 type Target struct {
 	Name string

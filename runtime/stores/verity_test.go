@@ -23,13 +23,17 @@ import (
 type loops struct {
 	t           *testing.T
 	unavailable error
+	asked       int // how often whether it is available
 	corrupted   bool
 	open        map[string]stores.Target
 	folders     map[string]string // of the files of open devices
 	trees       []verity.Tree
 }
 
-func (l *loops) Available(context.Context) error { return l.unavailable }
+func (l *loops) Available(context.Context) error {
+	l.asked++
+	return l.unavailable
+}
 
 func (l *loops) Open(_ context.Context, name string, e stores.Extent, t verity.Tree) (string, error) {
 	if _, there := l.open[name]; there {
@@ -139,6 +143,27 @@ func TestAttachedStoresAreMountedByTheirTree(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.wantTargets()
+}
+
+// However many stores a command looks at, it asks once whether there is dm-verity: each question runs programs.
+func TestDeviceMapperIsAskedOnce(t *testing.T) {
+	d, l, folder, _ := verified(t)
+	l.unavailable = errors.New("no device mapper here")
+	d.attach(stores.AttachOptions{Source: folder})
+	other := delta(1).folder(t)
+	addTree(t, other)
+	d.attach(stores.AttachOptions{Source: other})
+	l.asked = 0
+	d.wantMounted(2, 1)
+	if l.asked != 1 {
+		t.Errorf("status: got %d questions for two stores, want 1", l.asked)
+	}
+	l.unavailable = nil // its module was loaded
+	d.reboot()
+	if err := d.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.wantTargets("pinbox-store-1", "pinbox-store-2")
 }
 
 // Nothing is open any more: a leftover of a killed process goes with the next pass.
