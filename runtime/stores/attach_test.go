@@ -11,8 +11,8 @@ import (
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime/stores"
 )
 
 // Four deltas are attached while a container of the first release runs, without a registry and
@@ -49,6 +49,7 @@ func TestFourDeltas(t *testing.T) {
 }
 
 // Stores are detached in two orders with a real CRI-O, each once nothing refers to it. TestDetachInEveryOrder has all.
+// The same with a CRI-O that keeps its images on another disk than its containers.
 func TestDetachInOrder(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 4)
@@ -79,14 +80,14 @@ func TestDetachInOrder(t *testing.T) {
 			t.Fatalf("%v: got %d mounts, want 1", order, got)
 		}
 	}
+	s.detachWithAnImageStore()
 }
 
-// CRI-O keeps containers and images on two disks: detach looks at both.
-func TestDetachWithAnImageStore(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 2)
+// detachWithAnImageStore restarts CRI-O with containers and images on two disks: detach looks at both.
+func (s *testSystem) detachWithAnImageStore() {
+	s.t.Helper()
 	s.Stop(syscall.SIGTERM)
-	s.Start("--imagestore", filepath.Join(t.TempDir(), "images"))
+	s.Start("--imagestore", filepath.Join(s.t.TempDir(), "images"))
 	s.mustRun("attach", s.stores[1], "--keep-sets")
 	container := s.startContainer(s.pins[1][2])
 	s.wantExit(3, "the container k8s_app", "detach", "1")
@@ -172,14 +173,9 @@ func TestRollbackAndDetach(t *testing.T) {
 // base here, so that nothing else needs the first.
 func TestDetachKeepsThePreviousRelease(t *testing.T) {
 	t.Parallel()
-	s, _, _ := newOnlineSystem(t, 3)
-	second := releaseOptions(t, s.pins[2])
-	second.From = []string{s.stores[0]}
-	if _, err := builder.Delta(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	s := newSystem(t, 3)
 	s.mustRun("attach", s.stores[1])
-	s.mustRun("attach", second.Out)
+	s.mustRun("attach", sharedSeries(t).apart)
 	s.wantPinned(2)
 	if result := s.Do("detach"); !strings.Contains(result.Out+result.Err, "a rollback needs it") {
 		t.Errorf("detach: got %s%s, want that a rollback needs it", result.Out, result.Err)
@@ -192,60 +188,36 @@ func TestDetachKeepsThePreviousRelease(t *testing.T) {
 	s.checkContainer(1)
 }
 
-// It is unknown what a store needs whose file is missing, so no other store is detached.
-func TestDetachWithAMissingFile(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 3)
-	s.mustRun("attach", s.stores[1])
-	first, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
-	if err != nil || len(first) != 1 {
-		t.Fatalf("got %v, %v, want the file of one store", first, err)
-	}
-	s.mustRun("attach", s.stores[2])
-	all, err := filepath.Glob(filepath.Join(s.Root, "var/lib/pinbox/stores.d/*.squashfs"))
-	if err != nil || len(all) != 2 {
-		t.Fatalf("got %v, %v, want the files of two stores", all, err)
-	}
-	second := all[slices.IndexFunc(all, func(name string) bool { return name != first[0] })]
-	if err := os.Rename(second, second+".moved"); err != nil {
-		t.Fatal(err)
-	}
-	s.wantExit(3, "whose file cannot be read", "detach", "1")
-	if err := os.Rename(second+".moved", second); err != nil {
-		t.Fatal(err)
-	}
-	s.wantPinned(2)
-	s.checkContainer(2)
-}
-
 // A user changes a set on the node and adds another. A new release replaces only sets of releases,
 // and a rollback restores the changed one.
 func TestSetsOfUsers(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 2)
-	less := sample.SetNamed("worker", s.pins[0][:2]...)
-	s.WriteSet("worker.yaml", less)
-	own := sample.SetNamed("own", s.pins[0][3])
-	s.WriteSet("own.yaml", own)
-	s.mustRun("attach", s.stores[1])
+	d := newNode(t, testStore{n: 0})
+	less, own := sample.SetNamed("s", pinOf(0), pinOf(5)), sample.SetNamed("own", pinOf(0))
+	write(t, filepath.Join(d.Sets, "s.yaml"), string(less))
+	write(t, filepath.Join(d.Sets, "own.yaml"), string(own))
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	sets := func() map[string]string {
 		all := map[string]string{}
-		for _, name := range s.pinboxFiles() {
-			if strings.HasSuffix(name, ".yaml") {
-				text, err := os.ReadFile(filepath.Join(s.Sets(), name))
-				if err != nil {
-					t.Fatal(err)
-				}
-				all[name] = string(text)
+		names, err := filepath.Glob(filepath.Join(d.Sets, "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
 			}
+			all[filepath.Base(name)] = string(text)
 		}
 		return all
 	}
-	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] == string(less) || len(got) != 2 {
+	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] == string(less) || len(got) != 2 {
 		t.Errorf("after attach: got %v, want own.yaml and the set of the release", got)
 	}
-	s.mustRun("rollback")
-	if got := sets(); got["own.yaml"] != string(own) || got["worker.yaml"] != string(less) || len(got) != 2 {
+	if _, err := d.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] != string(less) || len(got) != 2 {
 		t.Errorf("after rollback: got %v, want own.yaml and the changed set", got)
 	}
 }

@@ -25,7 +25,8 @@ func copyStore(t *testing.T, store string) string {
 	return dir
 }
 
-// A damaged or unsuitable store is refused before anything is changed, and leaves no files.
+// A damaged or unsuitable store is refused before anything is changed, and leaves no files. A good one may then be
+// attached by two processes at once.
 func TestRefusedStores(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 3)
@@ -81,10 +82,8 @@ func TestRefusedStores(t *testing.T) {
 		t.Errorf("got %d mounts, want 1", got)
 	}
 	s.wantPinned(0)
-	// With --digest, it needs no sums.
-	s.mustRun("attach", file(bare), "--digest", "sha256:"+strings.Fields(fixtures.Run(t, "sha256sum", file(bare)))[0])
-	s.wantPinned(1)
-	s.mustRun("attach", s.stores[1]) // again
+	s.attachTwiceAtOnce(file(bare), "--digest", digestOf(t, file(bare))) // then it needs no sums
+	s.mustRun("attach", s.stores[1])                                     // again
 	s.wantPinned(1)
 }
 
@@ -128,11 +127,11 @@ func TestEverySlotHasAStore(t *testing.T) {
 	s.checkContainers(7)
 }
 
-// Two processes attach the same store at once, and a third one stops waiting for the lock.
-func TestTwoAttachesAtOnce(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 2)
-	first, second := s.Pinbox("attach", s.stores[1]), s.Pinbox("attach", s.stores[1])
+// attachTwiceAtOnce has two processes attach the same store at once, and a third one stop waiting for the lock.
+func (s *testSystem) attachTwiceAtOnce(args ...string) {
+	t := s.t
+	t.Helper()
+	first, second := s.Pinbox("attach", args...), s.Pinbox("attach", args...)
 	for _, err := range []error{first.Start(), second.Start(), first.Wait(), second.Wait()} {
 		if err != nil {
 			t.Errorf("attach: got %v, want no error", err)
@@ -150,11 +149,12 @@ func TestTwoAttachesAtOnce(t *testing.T) {
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	s.wantExit(7, "another pinbox-node is changing the stores", "attach", s.stores[1], "--wait", "100ms")
+	s.wantExit(7, "another pinbox-node is changing the stores", "attach", append(args, "--wait", "100ms")...)
 }
 
 // If a base is not mounted, or the file of a store is damaged or missing, CRI-O starts with the
-// other stores, and the status names the problem. The same with an error in node.json.
+// other stores, and the status names the problem. The same with an error in node.json. While CRI-O runs, no store is
+// detached that a missing one may need.
 func TestStartWithUnavailableStores(t *testing.T) {
 	t.Parallel()
 	s := newSystem(t, 3)
@@ -164,11 +164,12 @@ func TestStartWithUnavailableStores(t *testing.T) {
 	if err != nil || len(copies) != 2 {
 		t.Fatalf("got the files %v, %v, want two stores", copies, err)
 	}
-	first := copies[0]
+	first, second := copies[0], copies[1]
 	if out := s.mustRun("status").Out; strings.Index(out, filepath.Base(first)[:12]) > strings.Index(out,
 		filepath.Base(copies[1])[:12]) {
-		first = copies[1]
+		first, second = second, first
 	}
+	s.detachWithAMissingFile(second)
 	for name, c := range map[string]struct {
 		damage, repair func()
 		unavailable    int
@@ -208,6 +209,17 @@ func TestStartWithUnavailableStores(t *testing.T) {
 		})
 	}
 	s.startWithInvalidConfiguration()
+}
+
+// detachWithAMissingFile has no file of the second store: it is unknown what that store needs, so no other store is
+// detached.
+func (s *testSystem) detachWithAMissingFile(second string) {
+	s.t.Helper()
+	rename(s.t, second, second+".moved")
+	s.wantExit(3, "whose file cannot be read", "detach", "1")
+	rename(s.t, second+".moved", second)
+	s.wantPinned(2)
+	s.checkContainer(2)
 }
 
 // reboot stops CRI-O and unmounts what is mounted of the appliance's own store and two others.

@@ -50,6 +50,8 @@ type series struct {
 	pins   [][]string
 	base   builder.Options // of the first store
 	stores []string
+	// apart is a delta of the third release on the first one alone, as that of the second is; in the shared series only.
+	apart string
 }
 
 var makeSeries, sharedOnes = sync.Once{}, series{}
@@ -63,6 +65,12 @@ func sharedSeries(t *testing.T) series {
 		var made series
 		if made, registry, _ = newSeries(fixtures.Lasting{TB: t}, (*sample.Registry).PushSeries, 9); !t.Failed() {
 			made.buildDeltas(fixtures.Lasting{TB: t}, 8)
+			o := releaseOptions(fixtures.Lasting{TB: t}, made.pins[2])
+			o.From = []string{made.stores[0]}
+			if _, err := builder.Delta(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			made.apart = o.Out
 		}
 		if err := registry.Close(); err != nil {
 			t.Fatal(err)
