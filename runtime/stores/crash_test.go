@@ -60,6 +60,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 // checkConsistency makes a pass, and checks that state, files, mounts and sets agree.
 func (s *testSystem) checkConsistency(last []string) {
 	s.t.Helper()
+	s.waitForLock()
 	s.mustRun("firstboot")
 	state, err := stores.ReadState(filepath.Join(s.Root, "var/lib/pinbox/stores.d"))
 	if err != nil {
@@ -101,6 +102,22 @@ func (s *testSystem) checkConsistency(last []string) {
 		s.t.Fatalf("after %v: the set is of no release\n%s", last, set)
 	}
 	s.wantPinned(release)
+}
+
+// waitForLock waits for the programs that a killed pinbox-node has started, such as mount. They hold its lock until they
+// end, and a pass leaves the stores to whoever holds it.
+func (s *testSystem) waitForLock() {
+	s.t.Helper()
+	f, err := os.Open(filepath.Join(s.Root, "var/lib/pinbox/stores.d/.lock"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer f.Close()
+	for _, how := range []int{syscall.LOCK_EX, syscall.LOCK_UN} {
+		if err := syscall.Flock(int(f.Fd()), how); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // checkPrograms checks that the programs of the releases are intact, and that the one of the current release is named.
