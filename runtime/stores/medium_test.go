@@ -1,6 +1,8 @@
 package stores_test
 
 import (
+	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -49,11 +51,12 @@ func TestAttachMedium(t *testing.T) {
 }
 
 // A medium that is used in place is found again by its sums. Without it CRI-O starts with the
-// other stores. It runs alone, since other tests have loop devices with the same media.
+// other stores. No other test has a medium with this delta.
 func TestMediumInPlace(t *testing.T) {
-	s := newSystem(t, 3)
-	other := newLoopDevice(t, s.stores[2])
-	device := newLoopDevice(t, s.stores[1])
+	t.Parallel()
+	s := newThinSystem(t)
+	other := newLoopDevice(t, sharedSeries(t).stores[2])
+	device := newLoopDevice(t, s.whole[s.thin[1]])
 	s.mustRun("attach", "--in-place", device)
 	s.wantPinned(1)
 	s.checkContainer(1)
@@ -77,6 +80,12 @@ func TestMediumInPlace(t *testing.T) {
 	}
 	reboot()
 	fixtures.Run(t, "losetup", "--detach", device)
+	fixtures.Until(t, func() error { // a node of another test may look for its own medium there
+		if _, err := os.Stat(filepath.Join("/sys/block", filepath.Base(device), "loop")); !os.IsNotExist(err) {
+			return fmt.Errorf("%s is still there: %w", device, err)
+		}
+		return nil
+	})
 	s.wantExit(1, "no plugged-in medium has it", "mount")
 	s.Start()
 	s.checkContainer(0)
