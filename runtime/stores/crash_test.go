@@ -104,8 +104,8 @@ func (s *testSystem) checkConsistency(last []string) {
 	s.wantPinned(release)
 }
 
-// waitForLock waits for the programs that a killed pinbox-node has started, such as mount. They hold its lock until they
-// end, and a pass leaves the stores to whoever holds it.
+// waitForLock waits for the programs that a killed pinbox-node has started, such as mount. They hold its lock until
+// they end, and a pass leaves the stores to whoever holds it.
 func (s *testSystem) waitForLock() {
 	s.t.Helper()
 	f, err := os.Open(filepath.Join(s.Root, "var/lib/pinbox/stores.d/.lock"))

@@ -197,7 +197,8 @@ func (p programs) settle(s State) error {
 	}
 	for _, e := range entries {
 		if !known[e.Name()] && !e.IsDir() {
-			err = errors.Join(err, os.Remove(filepath.Join(p.dir, e.Name())))
+			// The temporary file that a killed process has left became that of the name.
+			err = errors.Join(err, ignoreNotExist(os.Remove(filepath.Join(p.dir, e.Name()))))
 		}
 	}
 	return err

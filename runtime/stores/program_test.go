@@ -235,10 +235,14 @@ func TestDamagedProgram(t *testing.T) {
 	_, program := programOf(t, "v1.1.0")
 	file := filepath.Join(d.Programs, program.Digest.Encoded())
 	for name, damage := range map[string]func() error{
-		"changed":          func() error { return os.WriteFile(file, []byte("other"), 0o700) },
-		"removed":          func() error { return os.Remove(file) },
-		"half a copy":      func() error { return os.WriteFile(filepath.Join(d.Programs, "incoming.part"), nil, 0o700) },
-		"half a name":      func() error { return os.WriteFile(filepath.Join(d.Programs, "current.part"), nil, 0o700) },
+		"changed":     func() error { return os.WriteFile(file, []byte("other"), 0o700) },
+		"removed":     func() error { return os.Remove(file) },
+		"half a copy": func() error { return os.WriteFile(filepath.Join(d.Programs, "incoming.part"), nil, 0o700) },
+		"half a name": func() error { return os.WriteFile(filepath.Join(d.Programs, "current.part"), nil, 0o700) },
+		"before its rename": func() error {
+			current := filepath.Join(d.Programs, "current")
+			return os.Rename(current, current+".part")
+		},
 		"before the state": func() error { return os.WriteFile(filepath.Join(d.Programs, "0123"), []byte("x"), 0o700) },
 		"after the state":  func() error { return os.Remove(filepath.Join(d.Programs, "current")) },
 		"all":              func() error { return os.RemoveAll(d.Programs) },
