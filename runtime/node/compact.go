@@ -15,7 +15,7 @@ func Compact(ctx context.Context, o Options, all bool, done func(done, all int64
 	if err != nil {
 		return stores.Compaction{}, err
 	}
-	lowerPriority()
+	defer lowerPriority()()
 	return m.Compact(ctx, stores.CompactOptions{
 		All: all, GraphRoots: roots, CheckSpace: o.fits, Progress: done,
 	})

@@ -12,6 +12,6 @@ func Verify(ctx context.Context, o Options, v stores.VerifyOptions) (stores.Veri
 	if err != nil {
 		return stores.Verified{}, err
 	}
-	lowerPriority()
+	defer lowerPriority()()
 	return m.Verify(ctx, v)
 }

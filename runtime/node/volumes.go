@@ -21,7 +21,7 @@ func CopyVolumes(ctx context.Context, o Options) ([]pinset.Image, error) {
 	}
 	defer end()
 	r.Volumes = ownStore{o: o.complete(), direct: true}
-	lowerPriority()
+	defer lowerPriority()()
 	return r.Copy(ctx)
 }
 
