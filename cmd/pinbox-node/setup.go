@@ -73,6 +73,8 @@ func setupCommand() *cobra.Command {
 		"`PATH` of a store to attach: a file, a folder, or the device of a medium; with --root, a path in the image, "+
 			"which is attached at boot")
 	cmd.Flags().StringVar(&o.Root, "root", "", "`DIR` of an image of an operating system")
+	cmd.Flags().StringVar(&o.CRIOVersion, "crio-version", "",
+		"`VERSION` of CRI-O in an image whose program and packages do not tell it: nothing of an image is run")
 	cmd.Flags().StringVar(&o.Program, "program", "", "`PATH` of pinbox-node on the machine (default: "+
 		provision.PackagedProgram+" if a package has installed it, else "+provision.DefaultProgram+")")
 	cmd.Flags().BoolVar(&o.AutoAttach, "auto-attach", false, "attach a medium with a later release when it is plugged in")

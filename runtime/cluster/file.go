@@ -72,7 +72,7 @@ func (k *Known) write(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	_, err = atomicfile.WriteVia(file+".new", file, append(content, '\n'), 0o644)
+	_, err = atomicfile.Write(file, append(content, '\n'), 0o644)
 	return err
 }
 

@@ -60,15 +60,14 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 }
 
 // Apply writes the drop-in, if it has changed, and makes CRI-O reload it. It does not reload a
-// configuration that CRI-O would refuse or crash on: Check names the file. The temporary file is in
-// Dir, since CRI-O reads every file in crio.conf.d.
+// configuration that CRI-O would refuse or crash on: Check names the file. The temporary file is not in crio.conf.d, of
+// which CRI-O reads every file.
 func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool, err error) {
 	// Dir itself must exist: if not, its path is wrong.
 	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
-	temp := filepath.Join(p.Dir, ".50-pinned-images.pinbox")
-	if _, err := atomicfile.WriteVia(temp, p.path(), RenderPinned(images), 0o644); err != nil {
+	if _, err := atomicfile.WriteOutside(p.path(), RenderPinned(images), 0o644); err != nil {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
 	if _, err := ReadConfig(os.DirFS(p.Dir)); err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
-// Write writes the object to a file, and its signature beside it.
+// Write writes the object to a file, and its signature beside it, in a folder to which no link leads.
 func (o Object) Write(file string, by signature.Signer) error {
 	content, err := json.MarshalIndent(o, "", "  ")
 	if err != nil {
@@ -31,17 +31,22 @@ func (o Object) Write(file string, by signature.Signer) error {
 	if len(content) > limit {
 		return fmt.Errorf("report: %d bytes, more than %d", len(content), limit)
 	}
+	folder, err := atomicfile.OpenFolder(filepath.Dir(file))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	name := filepath.Base(file)
 	if !by.IsZero() { // first: a report without its signature would be refused
 		sum, err := by.Sign(content)
 		if err != nil {
 			return err
 		}
-		to := file + layout.SignatureSuffix
-		if _, err := atomicfile.WriteVia(to+".new", to, sum, 0o644); err != nil {
+		if _, err := atomicfile.WriteIn(folder, name+layout.SignatureSuffix, sum, 0o644); err != nil {
 			return err
 		}
 	}
-	_, err = atomicfile.WriteVia(file+".new", file, content, 0o644)
+	_, err = atomicfile.WriteIn(folder, name, content, 0o644)
 	return err
 }
 

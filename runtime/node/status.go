@@ -45,7 +45,7 @@ func publishFile(name string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	_, err := atomicfile.WriteVia(name+".new", name, content, 0o644)
+	_, err := atomicfile.Write(name, content, 0o644)
 	return err
 }
 

@@ -4,17 +4,14 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -33,76 +30,6 @@ var (
 	ErrReadOnly = fault.New(fault.Input, "the folder is read-only",
 		"--program names another path for pinbox-node; in an image, that is /usr/bin/pinbox-node")
 )
-
-// host is the file system of the machine: "/", or the folder of an image.
-type host struct {
-	root string
-	// live is whether the machine runs, and systemd with it.
-	live bool
-}
-
-// path is where a file of the machine is found here. A link out of an image is an error.
-func (h host) path(name string) (string, error) {
-	full := filepath.Join(h.root, name)
-	if h.root == "/" {
-		return full, nil
-	}
-	dir := filepath.Dir(full)
-	for {
-		real, err := filepath.EvalSymlinks(dir)
-		if errors.Is(err, fs.ErrNotExist) {
-			if _, err := os.Lstat(dir); err == nil { // a link to nothing: /usr/local of ostree's images
-				return "", fmt.Errorf("%s: %s is a link to a folder that the image does not have", name, dir)
-			}
-			dir = filepath.Dir(dir)
-			continue
-		}
-		if err != nil {
-			return "", err
-		}
-		if real != h.root && !strings.HasPrefix(real, h.root+"/") {
-			return "", fmt.Errorf("%s: %s is a link out of the image, to %s", name, dir, real)
-		}
-		return full, nil
-	}
-}
-
-// exists reports whether the machine has a file.
-func (h host) exists(name string) bool {
-	_, err := os.Lstat(filepath.Join(h.root, name))
-	return err == nil
-}
-
-// read reads a file of the machine; it is empty if there is none.
-func (h host) read(name string) ([]byte, error) {
-	full, err := h.path(name)
-	if err != nil {
-		return nil, err
-	}
-	content, err := readFile(full)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	return content, err
-}
-
-// maxFile limits a file that is read, in bytes: in the image of somebody else, it may be a link to a device without
-// an end. Those of packages have a few thousand.
-const maxFile = 1 << 20
-
-// readFile reads a file of at most maxFile bytes.
-func readFile(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe would block
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("%s: it has more than %d bytes", name, maxFile)
-	}
-	return content, err
-}
 
 // Files of a node that the Machine Config Operator manages, or will when it has booted: pkg/daemon/constants in
 // the operator, and the templates of its units.
@@ -143,8 +70,8 @@ type foundCRIO struct {
 	Config  crio.Config
 }
 
-// findCRIO finds CRI-O, its version and its configuration, and returns an error if pinbox cannot use it.
-func (h host) findCRIO(ctx context.Context) (found foundCRIO, notes []string, err error) {
+// findCRIO finds CRI-O, its version unless it is given, and its configuration. The error says why pinbox cannot use it.
+func (h host) findCRIO(ctx context.Context, version string) (found foundCRIO, notes []string, err error) {
 	var unit []byte
 	for _, dir := range unitDirs {
 		if unit, err = h.read(path.Join(dir, crioUnit)); err != nil || len(unit) > 0 {
@@ -170,18 +97,44 @@ func (h host) findCRIO(ctx context.Context) (found foundCRIO, notes []string, er
 				path.Dir(crio.StoresPath))
 		}
 	}
-	if found.Config, err = crio.ReadConfig(os.DirFS(filepath.Join(h.root, "etc/crio"))); err != nil {
+	if found.Config, err = h.readConfig(); err != nil {
 		return found, nil, fmt.Errorf("%w: %w", ErrNoCRIO, err)
 	}
-	version, err := h.versionOf(ctx, found.Program)
+	if version == "" {
+		version, err = h.versionOf(ctx, found.Program)
+	}
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("the version of %s is unknown, since it cannot be run here: %v; "+
-			"pinbox-node needs CRI-O 1.31 or newer", found.Program, err))
+		notes = append(notes, fmt.Sprintf("the version of %s is unknown: %v; pinbox-node needs CRI-O 1.31 or newer: "+
+			"--crio-version says which it is", found.Program, err))
 	} else if err := runtime.Supported("cri-o", version); err != nil {
 		return found, nil, err
 	}
 	found.Version = version
 	return found, notes, nil
+}
+
+// readConfig reads the configuration of CRI-O.
+func (h host) readConfig() (crio.Config, error) {
+	return crio.ReadConfig(below{h, path.Dir(path.Dir(crio.StoresPath))})
+}
+
+// below is a folder of the machine as an fs.FS.
+type below struct {
+	host host
+	dir  string
+}
+
+func (b below) Open(name string) (fs.File, error) {
+	return b.host.open(path.Join(b.dir, name), unix.O_RDONLY|unix.O_NONBLOCK)
+}
+
+func (b below) Stat(name string) (fs.FileInfo, error) {
+	f, err := b.host.open(path.Join(b.dir, name), unix.O_PATH)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Stat()
 }
 
 // execStart is the program of a unit's ExecStart=.
@@ -203,28 +156,6 @@ func configDir(options string) string {
 		}
 	}
 	return ""
-}
-
-// versionOf runs `crio --version` on the machine, or in the image.
-func (h host) versionOf(ctx context.Context, program string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, crioVersionTime)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--version")
-	if h.root != "/" {
-		cmd.SysProcAttr, cmd.Dir = &syscall.SysProcAttr{Chroot: h.root}, "/"
-		cmd.Path = program // LookPath has looked outside of the image
-		cmd.Err = nil
-	}
-	out, err := cmd.Output()
-	if err != nil {
-		return "", err
-	}
-	for line := range strings.Lines(string(out)) {
-		if version, ok := strings.CutPrefix(line, "crio version "); ok {
-			return strings.TrimSpace(version), nil
-		}
-	}
-	return "", fmt.Errorf("got %q", out[:min(len(out), 80)])
 }
 
 // selinux reports whether SELinux is on, or will be in an image.

@@ -3,18 +3,11 @@ package setup
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"syscall"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -102,35 +95,4 @@ func (h host) writeManifest(m Manifest) error {
 		return err
 	}
 	return h.write(ManifestPath, append(content, '\n'), 0o644)
-}
-
-// partial is the temporary file of all files below /etc: CRI-O reads every file in its folder. It is overwritten
-// by the next process.
-const partial = "/etc/pinbox/.setup.part"
-
-// part is the temporary file of a file, on the same file system.
-func part(name string) string {
-	if strings.HasPrefix(name, "/etc/") {
-		return partial
-	}
-	return name + ".part"
-}
-
-// write replaces a file of the machine.
-func (h host) write(name string, content []byte, mode fs.FileMode) error {
-	full, err := h.path(name)
-	if err != nil {
-		return err
-	}
-	temp, err := h.path(part(name))
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(temp), 0o755); err != nil {
-		return err
-	}
-	if _, err = atomicfile.WriteVia(temp, full, content, mode); errors.Is(err, syscall.EROFS) {
-		err = fmt.Errorf("%s: %w", name, ErrReadOnly)
-	}
-	return err
 }

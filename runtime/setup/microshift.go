@@ -2,9 +2,10 @@ package setup
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -25,16 +26,21 @@ type microShift struct{ sets []pinset.Set }
 
 // microShift finds MicroShift: its release lists, and the pause image, which CRI-O pulls and no list has to name.
 func (h host) microShift(config crio.Config) (m microShift, notes []string, err error) {
-	dir, err := h.path(releaseLists)
+	folder, err := h.folder(releaseLists)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil, nil
+	}
 	if err != nil {
 		return m, nil, err
 	}
-	names, _ := filepath.Glob(filepath.Join(dir, "release-*.json")) // the pattern is valid
+	defer folder.Close()
+	names, _ := fs.Glob(folder.FS(), "release-*.json") // the pattern is valid
 	var all []pinset.Image
 	for _, name := range names {
-		images, err := readReleaseList(name)
+		name = path.Join(releaseLists, name)
+		images, err := h.readReleaseList(name)
 		if err != nil {
-			return m, nil, fmt.Errorf("%s: %w", path.Join(releaseLists, filepath.Base(name)), err)
+			return m, nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, images...)
 	}
@@ -58,8 +64,8 @@ func (h host) microShift(config crio.Config) (m microShift, notes []string, err 
 
 // readReleaseList reads the images of a list: an object `images` of names with digests, by their names in
 // MicroShift.
-func readReleaseList(name string) (images []pinset.Image, err error) {
-	content, err := readFile(name)
+func (h host) readReleaseList(name string) (images []pinset.Image, err error) {
+	content, err := h.read(name)
 	if err != nil {
 		return nil, err
 	}

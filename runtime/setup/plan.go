@@ -4,11 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/opencontainers/go-digest"
 
@@ -69,11 +68,7 @@ func newPlan(h host, p provision.Parts, old Manifest) (plan, error) {
 
 // addFile decides what happens to a file.
 func (p *plan) addFile(f provision.File, old Manifest) error {
-	full, err := p.host.path(f.Path)
-	if err != nil {
-		return err
-	}
-	now, mode, err := stat(full)
+	now, mode, err := p.host.sum(f.Path)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
@@ -98,9 +93,9 @@ func (p *plan) addFile(f provision.File, old Manifest) error {
 	return p.addDirectory(path.Dir(f.Path))
 }
 
-// stat returns the digest and the mode of a file; "" if there is none.
-func stat(full string) (digest.Digest, fs.FileMode, error) {
-	fi, err := os.Lstat(full)
+// sum returns the digest and the mode of a file; "" if there is none.
+func (h host) sum(name string) (digest.Digest, fs.FileMode, error) {
+	fi, err := h.stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", 0, nil
 	}
@@ -110,7 +105,7 @@ func stat(full string) (digest.Digest, fs.FileMode, error) {
 	if !fi.Mode().IsRegular() {
 		return "", 0, fmt.Errorf("%w: it is no regular file", ErrForeign)
 	}
-	f, err := os.Open(full)
+	f, err := h.openFile(name)
 	if err != nil {
 		return "", 0, err
 	}
@@ -121,11 +116,7 @@ func stat(full string) (digest.Digest, fs.FileMode, error) {
 
 // addLink decides what happens to a link.
 func (p *plan) addLink(l Link, old Manifest) error {
-	full, err := p.host.path(l.Path)
-	if err != nil {
-		return err
-	}
-	target, err := os.Readlink(full)
+	target, err := p.host.target(l.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		p.changes = append(p.changes, Change{l.Path, Create})
@@ -144,13 +135,15 @@ func (p *plan) addDirectory(dir string) error {
 	if dir == path.Dir(ManifestPath) {
 		return nil
 	}
-	full, err := p.host.path(dir)
-	if err != nil {
-		return err
-	}
-	if fi, err := os.Stat(full); err == nil && !fi.IsDir() {
+	folder, err := p.host.folder(dir)
+	switch {
+	case err == nil:
+		return folder.Close()
+	case errors.Is(err, syscall.ENOTDIR):
 		return fmt.Errorf("%s %w: it is no directory", dir, ErrForeign)
-	} else if err == nil || slices.Contains(p.manifest.Directories, dir) {
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	case slices.Contains(p.manifest.Directories, dir):
 		return nil
 	}
 	if err := p.addDirectory(path.Dir(dir)); err != nil {
@@ -184,11 +177,7 @@ func (p *plan) addRemovals(old Manifest) error {
 
 // removable decides what happens to a file that is not needed any more: nothing if it is gone.
 func (h host) removable(e Entry) (Change, error) {
-	full, err := h.path(e.Path)
-	if err != nil {
-		return Change{}, err
-	}
-	switch now, _, err := stat(full); {
+	switch now, _, err := h.sum(e.Path); {
 	case now == "" && err == nil:
 		return Change{}, nil
 	case e.has(now):
@@ -199,7 +188,7 @@ func (h host) removable(e Entry) (Change, error) {
 
 // linked reports whether a link is as setup has made it.
 func (h host) linked(l Link) bool {
-	target, err := os.Readlink(filepath.Join(h.root, l.Path))
+	target, err := h.target(l.Path)
 	return err == nil && target == l.Target
 }
 

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -52,6 +51,8 @@ type Options struct {
 	CopyVolumes bool
 	// Podman makes podman see the stores.
 	Podman bool
+	// CRIOVersion is the version of CRI-O; "" finds it out.
+	CRIOVersion string
 	// Socket of CRI-O.
 	Socket string
 	// Wait is how long CRI-O may take to answer after its restart.
@@ -110,7 +111,7 @@ func New(o Options) (Setup, error) {
 	}
 	if !s.host.live && strings.HasPrefix(o.Program, "/usr/local/") {
 		// ostree makes it a link to /var, which is no part of an image; bootc's base images have a read-only one.
-		if target, err := os.Readlink(filepath.Join(s.host.root, "usr/local")); err == nil {
+		if target, err := s.host.target("/usr/local"); err == nil {
 			return s, fmt.Errorf("%w: /usr/local of the image is a link to %s, which is no part of it; "+
 				"give --program /usr/bin/pinbox-node", ErrOptions, target)
 		}
@@ -132,7 +133,7 @@ func (s Setup) plan(ctx context.Context) (p plan, r Result, err error) {
 	if err := s.host.unmanaged(); err != nil {
 		return p, r, err
 	}
-	found, notes, err := s.host.findCRIO(ctx)
+	found, notes, err := s.host.findCRIO(ctx, s.CRIOVersion)
 	if err != nil {
 		return p, r, err
 	}
@@ -261,18 +262,14 @@ func (s Setup) Run(ctx context.Context) (Result, error) {
 
 // apply writes the files.
 func (p plan) apply() error {
+	if err := p.host.makeDirectory(path.Dir(ManifestPath)); err != nil {
+		return err
+	}
 	if err := p.host.writeManifest(p.manifest); err != nil {
 		return err
 	}
 	for _, dir := range p.manifest.Directories {
-		full, err := p.host.path(dir)
-		if err != nil {
-			return err
-		}
-		switch err := os.Mkdir(full, 0o755); {
-		case errors.Is(err, syscall.EROFS):
-			return fmt.Errorf("%s: %w", dir, ErrReadOnly)
-		case err != nil && !errors.Is(err, fs.ErrExist):
+		if err := p.host.makeDirectory(dir); err != nil {
 			return err
 		}
 	}
@@ -292,30 +289,6 @@ func (p plan) apply() error {
 		}
 	}
 	return nil
-}
-
-// makeLink makes a link that is not there yet.
-func (h host) makeLink(l Link) error {
-	full, err := h.path(l.Path)
-	if err != nil {
-		return err
-	}
-	if err := os.Symlink(l.Target, full); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
-
-// removeFile removes a file or a link; none is fine.
-func (h host) removeFile(name string) error {
-	full, err := h.path(name)
-	if err != nil {
-		return err
-	}
-	if !h.exists(name) { // Remove fails on a read-only file system in any case
-		return nil
-	}
-	return os.Remove(full)
 }
 
 // activate makes systemd and CRI-O read the files.

@@ -3,6 +3,7 @@ package setup_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -237,7 +238,7 @@ func readOnlyUsr(t *testing.T, root string) {
 	undo(t, of(t, root, nil))
 }
 
-// An image of somebody else can have links to devices that have no end.
+// An image of somebody else can have files without an end.
 func TestFilesWithoutAnEnd(t *testing.T) {
 	t.Run("a pipe", func(t *testing.T) {
 		root := image(t, rpm)
@@ -257,7 +258,7 @@ func TestFilesWithoutAnEnd(t *testing.T) {
 			root := image(t, rpm)
 			file := filepath.Join(root, name)
 			_ = os.Remove(file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.Symlink("/dev/zero", file)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<40)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := of(t, root, nil).Run(t.Context())
@@ -311,20 +312,56 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A link of the image never leads out of it, and /usr/local of ostree is no place for the program.
+// No link of the image leads out of it, be it one of a file that is read or written. A bug was that temporary files with
+// names that can be foreseen were written through links: a file of the host became the program.
 func TestLinksOutOfTheImage(t *testing.T) {
-	outside := t.TempDir()
-	root := image(t, rpm)
-	if err := os.Symlink(outside, filepath.Join(root, "etc/pinbox")); err != nil {
-		t.Fatal(err)
+	const content = "of the host"
+	for name, link := range map[string]string{
+		"the folder of the manifest":   "etc/pinbox",
+		"the manifest":                 "etc/pinbox/setup.json",
+		"the temporary file of before": "etc/pinbox/.setup.part",
+		"the program":                  "usr/local/bin/pinbox-node",
+		"its temporary file of before": "usr/local/bin/pinbox-node.part",
+		"the folder of drop-ins":       "etc/crio/crio.conf.d",
+		"a drop-in of CRI-O":           "etc/crio/crio.conf.d/10-mine",
+		"the configuration of CRI-O":   "etc/crio/crio.conf",
+		"a unit":                       "etc/systemd/system/pinbox-node.service",
+		"the unit of CRI-O":            "etc/systemd/system/crio.service",
+		"options of the unit":          "etc/default/crio",
+		"the configuration of storage": "etc/containers/storage.conf",
+		"the database of packages":     "var/lib/dpkg/status",
+		"the lists of MicroShift":      "usr/share/microshift/release",
+	} {
+		t.Run(name, func(t *testing.T) {
+			outside := t.TempDir()
+			target := filepath.Join(outside, "file")
+			if err := os.WriteFile(target, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if strings.HasSuffix(link, ".d") || filepath.Base(link) == "pinbox" || filepath.Base(link) == "release" {
+				target = outside
+			}
+			root := image(t, rpm)
+			place := filepath.Join(root, link)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.RemoveAll(place), os.Symlink(target, place)); err != nil {
+				t.Fatal(err)
+			}
+			r, err := of(t, root, nil).Run(t.Context())
+			t.Logf("%v, %q", err, r.Notes)
+			if err != nil && !strings.Contains(err.Error(), link+" is a link to") && !errors.Is(err, setup.ErrForeign) {
+				t.Errorf("got %v, want that the link is named", err)
+			}
+			got, readErr := os.ReadFile(filepath.Join(outside, "file"))
+			fi, statErr := os.Stat(filepath.Join(outside, "file"))
+			if err := errors.Join(readErr, statErr); err != nil || string(got) != content || fi.Mode() != 0o600 {
+				t.Errorf("got %q, %v of the host, want it as it was", got, err)
+			}
+			if left, err := os.ReadDir(outside); err != nil || len(left) != 1 {
+				t.Errorf("got the files %v outside of the image, want one", left)
+			}
+		})
 	}
-	if _, err := of(t, root, nil).Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a link out of the image") {
-		t.Errorf("got %v, want a refusal of the link", err)
-	}
-	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
-		t.Errorf("got the files %v outside of the image, want none", left)
-	}
-	root = image(t, with(deb, "usr/lib/.keep", ""))
+	root := image(t, with(deb, "usr/lib/.keep", ""))
 	local := filepath.Join(root, "usr/local")
 	if err := errors.Join(os.RemoveAll(local), os.Symlink("../var/usrlocal", local)); err != nil {
 		t.Fatal(err)
@@ -404,32 +441,44 @@ func TestKilledSetup(t *testing.T) {
 	t.Logf("%d kills, %d ended before", killer.Kills(), killer.Ended)
 }
 
-// In a bare Debian, the real CRI-O says its version; an older one is refused.
-func TestVersionInADebian(t *testing.T) {
-	t.Parallel()
-	fixtures.NeedRoot(t)
-	root := t.TempDir()
-	fixtures.Run(t, "tar", "-C", root, "-xf", fixtures.Peer(t, "debian.tar"), "--exclude=./usr/share", "--exclude=./var")
-	fixtures.Run(t, "cp", fixtures.Peer(t, "crio"), filepath.Join(root, "usr/bin/crio"))
-	write(t, root, "usr/lib/systemd/system/crio.service", crioUnit)
-	if r := run(t, of(t, root, nil)); r.CRIO != "1.34.0" || len(r.Notes) > 0 {
-		t.Errorf("got %+v, want CRI-O 1.34.0 and no notes", r)
-	}
-	older := filepath.Join(root, "usr/bin/crio")
-	if err := os.WriteFile(older, []byte("#!/bin/sh\necho 'crio version 1.30.4'\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := of(t, root, nil).Run(t.Context()); !errors.Is(err, runtime.ErrUnsupported) ||
-		!strings.Contains(err.Error(), "1.30.4") {
-		t.Errorf("got %v, want ErrUnsupported with 1.30.4", err)
-	}
-	if err := os.WriteFile(older, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if r := run(t, of(t, root, nil)); !slices.ContainsFunc(r.Notes, func(note string) bool {
-		return strings.Contains(note, "is unknown")
-	}) {
-		t.Errorf("got the notes %q, want that the version is unknown", r.Notes)
+// Nothing of an image is run: the version is that of the program's build, or of Debian's package, or the one that is given.
+// A bug was to run the program of crio.service in a bare chroot, which it could leave.
+func TestVersionInAnImage(t *testing.T) {
+	program := "#!/bin/sh\necho x >/ran\necho 'crio version 1.34.0'\n"
+	status := "Package: cri-tools\nVersion: 1.29.0-1\n\nPackage: cri-o\nStatus: install ok installed\nVersion: 1:%s-1.1\n"
+	for name, test := range map[string]struct {
+		packages, given string
+		built           bool
+		want            string // "" if the version is unknown
+		err             error
+	}{
+		"built from a module":    {"", "", true, "1.34.0", nil},
+		"a package":              {fmt.Sprintf(status, "1.33.2"), "", false, "1.33.2", nil},
+		"an older package":       {fmt.Sprintf(status, "1.30.4"), "", false, "", runtime.ErrUnsupported},
+		"given":                  {"", "1.32.1", false, "1.32.1", nil},
+		"given, and older":       {"", "1.30.4", false, "", runtime.ErrUnsupported},
+		"neither":                {"", "", false, "", nil},
+		"a database of others":   {"Package: crio-tools\nVersion: 1.33.2\n", "", false, "", nil},
+		"a package that is cut":  {"Package: cri-o\nVers", "", false, "", nil},
+		"given, not as packaged": {fmt.Sprintf(status, "1.30.4"), "1.34.1", false, "1.34.1", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := image(t, with(deb, "usr/bin/crio", program, "var/lib/dpkg/status", test.packages))
+			if test.built {
+				fixtures.Run(t, "cp", fixtures.Peer(t, "crio"), filepath.Join(root, "usr/bin/crio"))
+			}
+			r, err := of(t, root, func(o *setup.Options) { o.CRIOVersion = test.given }).Check(t.Context())
+			if !errors.Is(err, test.err) || r.CRIO != test.want {
+				t.Errorf("got %q, %v, want %q, %v", r.CRIO, err, test.want, test.err)
+			}
+			unknown := slices.ContainsFunc(r.Notes, func(note string) bool { return strings.Contains(note, "--crio-version") })
+			if unknown != (test.want == "" && test.err == nil) {
+				t.Errorf("got the notes %q", r.Notes)
+			}
+			if _, err := os.Stat(filepath.Join(root, "ran")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("got %v, want that the program of the image was not run", err)
+			}
+		})
 	}
 }
 

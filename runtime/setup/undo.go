@@ -3,13 +3,11 @@ package setup
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -63,23 +61,16 @@ func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r 
 	return r, s.host.sweep(m)
 }
 
-// sweep removes what a killed process was writing, and the directories that are empty. The manifest goes when nothing
+// sweep removes the directories that are empty. The manifest goes when nothing
 // else is left to do, and the next run removes its folder, if need be.
 func (h host) sweep(m Manifest) error {
-	for _, e := range m.Files {
-		if err := h.removeFile(part(e.Path)); err != nil {
-			return err
-		}
-	}
 	for _, dir := range slices.Backward(m.Directories) {
 		if err := h.removeDirectory(dir); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{partial, ManifestPath} {
-		if err := h.removeFile(name); err != nil {
-			return err
-		}
+	if err := h.removeFile(ManifestPath); err != nil {
+		return err
 	}
 	return h.removeDirectory(path.Dir(ManifestPath))
 }
@@ -159,19 +150,6 @@ func (s Setup) deactivate(ctx context.Context) error {
 
 // locks are what CRI-O makes in a slot that is empty: containers/storage, layers.go and images.go.
 var locks = []string{"overlay-images/images.lock", "overlay-layers/layers.lock"}
-
-// removeDirectory removes a directory if it is empty.
-func (h host) removeDirectory(name string) error {
-	full, err := h.path(name)
-	if err != nil {
-		return err
-	}
-	err = os.Remove(full)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) {
-		return nil
-	}
-	return err
-}
 
 // relabel gives files the labels of SELinux's policy, where there is one.
 func relabel(ctx context.Context, names ...string) {

@@ -112,7 +112,7 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 func (p parts) write(
 	ctx context.Context, path string, write func(io.Writer) error, done func(read int64),
 ) (*staged, content, error) {
-	out, err := atomicfile.CreateVia(path+partSuffix, path, 0o600)
+	out, err := atomicfile.CreateLarge(path, 0o600)
 	if err != nil {
 		return nil, content{}, err
 	}

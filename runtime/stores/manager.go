@@ -216,7 +216,7 @@ func (s *session) reconcile(ctx context.Context) (problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	return found, errors.Join(s.releases.sweep(), s.programs.settle(s.state), s.applySets(found))
+	return found, errors.Join(s.programs.settle(s.state), s.applySets(found))
 }
 
 // mountStores mounts and unmounts stores to match the state, and returns why stores are not mounted. It
@@ -253,7 +253,7 @@ const (
 
 const (
 	fileSuffix = layout.AttachedSuffix
-	// partSuffix is the suffix of files that are being written.
+	// partSuffix is the suffix of files that are being fetched.
 	partSuffix = ".part"
 )
 
@@ -308,11 +308,14 @@ func (f folder) sweep(s State) error {
 		known[filepath.Base(f.file(s.Compaction.Store))] = true
 	}
 	if f.held(compactLock) {
-		known[filepath.Base(f.compacted())], known[filepath.Base(f.compacted())+partSuffix] = true, true
+		for _, file := range []string{f.compacted(), atomicfile.Partial(f.compacted())} {
+			known[filepath.Base(file)] = true
+		}
 	}
 	entries, err := os.ReadDir(string(f))
 	for _, e := range entries {
-		ours := strings.HasSuffix(e.Name(), fileSuffix) || strings.HasSuffix(e.Name(), partSuffix)
+		ours := strings.HasSuffix(e.Name(), fileSuffix) || strings.HasSuffix(e.Name(), atomicfile.PartialSuffix) ||
+			strings.HasSuffix(e.Name(), partSuffix)
 		if ours && !known[e.Name()] && !e.IsDir() {
 			err = errors.Join(err, os.Remove(filepath.Join(string(f), e.Name())))
 		}

@@ -39,9 +39,6 @@ type programs struct {
 func (p programs) file(sum digest.Digest) string { return filepath.Join(p.dir, sum.Encoded()) }
 func (p programs) current() string               { return filepath.Join(p.dir, layout.CurrentProgram) }
 
-// part is the temporary file of a program.
-func (p programs) part() string { return filepath.Join(p.dir, "incoming"+partSuffix) }
-
 // take returns the program that the next release has, nil for that of the appliance's own store, and copies it out of
 // the release's store if it is new. It is that of the current release if the store has none or, without force, one of
 // a lower version.
@@ -148,7 +145,7 @@ func (p programs) copy(ctx context.Context, store fs.FS, want pinset.Program, fi
 	if err != nil {
 		return err
 	}
-	out, err := atomicfile.CreateVia(p.part(), p.file(want.Digest), 0o700)
+	out, err := atomicfile.Create(p.file(want.Digest), 0o700)
 	if err != nil {
 		return err
 	}
@@ -191,7 +188,7 @@ func (p programs) settle(s State) error {
 	if wanted := p.wanted(s); wanted != nil {
 		known[layout.CurrentProgram] = true
 		text := wanted.Digest.Encoded() + "\n"
-		if _, err := atomicfile.WriteVia(p.current()+partSuffix, p.current(), []byte(text), 0o600); err != nil {
+		if _, err := atomicfile.Write(p.current(), []byte(text), 0o600); err != nil {
 			return err
 		}
 	}

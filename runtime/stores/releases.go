@@ -149,8 +149,13 @@ func (r releases) write(sets map[string]string, old []string) error {
 	if err := os.MkdirAll(r.sets, 0o755); err != nil {
 		return err
 	}
+	folder, err := os.OpenRoot(r.sets)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
 	for _, name := range slices.Sorted(maps.Keys(sets)) {
-		if _, err := atomicfile.WriteVia(r.part(), filepath.Join(r.sets, name), []byte(sets[name]), 0o644); err != nil {
+		if _, err := atomicfile.WriteIn(folder, name, []byte(sets[name]), 0o644); err != nil {
 			return err
 		}
 	}
@@ -163,15 +168,4 @@ func (r releases) write(sets map[string]string, old []string) error {
 		}
 	}
 	return nil
-}
-
-// part is the temporary file in the folder of sets. Hidden files are not read as sets.
-func (r releases) part() string { return filepath.Join(r.sets, ".pinbox"+partSuffix) }
-
-// sweep removes the temporary file of a killed process.
-func (r releases) sweep() error {
-	if _, err := os.Lstat(r.part()); err != nil { // Remove fails on a read-only file system in any case
-		return ignoreNotExist(err)
-	}
-	return os.Remove(r.part())
 }

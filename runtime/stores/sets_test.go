@@ -44,20 +44,6 @@ func TestWriteSets(t *testing.T) {
 	}
 }
 
-// A temporary file is removed; what cannot be removed is an error.
-func TestSweepSets(t *testing.T) {
-	r := releases{sets: t.TempDir()}
-	if err := r.sweep(); err != nil {
-		t.Errorf("nothing to remove: got %v", err)
-	}
-	if err := os.MkdirAll(filepath.Join(r.part(), "file"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.sweep(); err == nil {
-		t.Error("got no error, want that the folder cannot be removed")
-	}
-}
-
 // The sets of the current release are saved as they are; a file that cannot be read is an error.
 func TestSaveSets(t *testing.T) {
 	r := releases{sets: t.TempDir()}

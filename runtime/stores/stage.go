@@ -47,7 +47,7 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 			}
 		}
 		path := s.dir.incoming()
-		if g.copy, err = atomicfile.CreateVia(path+partSuffix, path, 0o600); err != nil {
+		if g.copy, err = atomicfile.CreateLarge(path, 0o600); err != nil {
 			return nil, err
 		}
 		g.Extent, to = Extent{Path: g.copy.Name(), Size: src.Size}, g.copy

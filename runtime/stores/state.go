@@ -197,8 +197,13 @@ func (s State) write(dir string) error {
 	if err != nil {
 		return err
 	}
+	folder, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
 	for _, path := range []string{stateCopy(dir), stateFile(dir)} {
-		if _, err := atomicfile.WriteVia(path+partSuffix, path, append(content, '\n'), 0o600); err != nil {
+		if _, err := atomicfile.WriteIn(folder, filepath.Base(path), append(content, '\n'), 0o600); err != nil {
 			return err
 		}
 	}

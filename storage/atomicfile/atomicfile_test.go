@@ -2,8 +2,10 @@ package atomicfile_test
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -67,27 +69,126 @@ func TestLongestName(t *testing.T) {
 	}
 }
 
-// WriteVia overwrites the temporary file that a killed run has left.
-func TestWriteViaOverwritesTemporaryFile(t *testing.T) {
+// A file that is being written has no name: a process that is killed leaves nothing. A bug was a fixed name beside the
+// file, which was written through a link that somebody had put there.
+func TestFileBeforeCommit(t *testing.T) {
 	dir := t.TempDir()
-	temp, path := filepath.Join(dir, "temp"), filepath.Join(dir, "sub", "f")
-	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+	f, err := atomicfile.Create(filepath.Join(dir, "f"), 0o644)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(temp, []byte("left by a run that was killed"), 0o600); err != nil {
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("got files %v, %v, want none", entries, err)
+	}
+	if err := f.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	if changed, err := atomicfile.WriteVia(temp, path, []byte("new"), 0o644); err != nil || !changed {
-		t.Errorf("got changed %v, %v, want true", changed, err)
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("after Commit: got files %v, %v, want one", entries, err)
 	}
-	if changed, err := atomicfile.WriteVia(temp, path, []byte("new"), 0o644); err != nil || changed {
-		t.Errorf("a second time: got changed %v, %v, want false", changed, err)
+}
+
+// No link of a tree of somebody else leads out of it: what it leads to stays as it is.
+func TestLinksOfATree(t *testing.T) {
+	const content = "what stood there"
+	outside := t.TempDir()
+	other := filepath.Join(outside, "f")
+	for name, make := range map[string]func(dir string) error{
+		"the file is a link":    func(dir string) error { return os.Symlink(other, filepath.Join(dir, "sub", "f")) },
+		"the file is hard link": func(dir string) error { return os.Link(other, filepath.Join(dir, "sub", "f")) },
+		"the folder is a link": func(dir string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, "sub")), os.Symlink(outside, filepath.Join(dir, "sub")))
+		},
+		"the folder is a relative link": func(dir string) error {
+			up, err := filepath.Rel(dir, outside)
+			return errors.Join(err, os.Remove(filepath.Join(dir, "sub")), os.Symlink(up, filepath.Join(dir, "sub")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := errors.Join(os.WriteFile(other, []byte(content), 0o600), os.Mkdir(filepath.Join(dir, "sub"), 0o755),
+				make(dir)); err != nil {
+				t.Fatal(err)
+			}
+			tree, err := os.OpenRoot(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tree.Close()
+			_, err = atomicfile.WriteIn(tree, "sub/f", []byte("new"), 0o644)
+			if refused := strings.HasPrefix(name, "the folder"); (err != nil) != refused {
+				t.Errorf("got %v, want an error: %v", err, refused)
+			}
+			got, readErr := os.ReadFile(other)
+			fi, statErr := os.Stat(other)
+			if string(got) != content || errors.Join(readErr, statErr) != nil || fi.Mode() != 0o600 {
+				t.Errorf("got %q, mode %v outside, %v; want %q and 0600", got, fi.Mode(), errors.Join(readErr, statErr), content)
+			}
+			if err != nil {
+				return
+			}
+			if got, err := os.ReadFile(filepath.Join(dir, "sub", "f")); err != nil || string(got) != "new" {
+				t.Errorf("got %q, %v in the tree, want the new content", got, err)
+			}
+		})
 	}
-	got, _ := os.ReadFile(path)
-	fi, _ := os.Stat(path)
-	entries, _ := os.ReadDir(dir)
-	if string(got) != "new" || fi.Mode().Perm() != 0o644 || len(entries) != 1 {
-		t.Errorf("got %q, %v, files %v, want new, 0644, one entry", got, fi.Mode(), entries)
+}
+
+// Of what killed processes have left, nothing stays, and files of others do.
+func TestTemporaryFilesOfKilledProcesses(t *testing.T) {
+	dir := t.TempDir()
+	left := "sub[1]/.f."
+	if err := os.Mkdir(filepath.Join(dir, "sub[1]"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{".f." + strings.Repeat("A", 26), ".f.swp", ".g." + strings.Repeat("A", 26), left} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tree, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	for _, content := range []string{"old", "new"} {
+		if changed, err := atomicfile.WriteIn(tree, "sub[1]/f", []byte(content), 0o644); err != nil || !changed {
+			t.Fatalf("got %v, %v, want a changed file", changed, err)
+		}
+	}
+	got, err := fs.Glob(tree.FS(), "*")
+	below, belowErr := fs.Glob(tree.FS(), "sub*/*")
+	want := []string{".f.swp", ".g." + strings.Repeat("A", 26), "sub[1]", left, "sub[1]/f"}
+	if all := append(got, below...); !slices.Equal(all, want) || errors.Join(err, belowErr) != nil {
+		t.Errorf("got %q, %v, want %q", all, errors.Join(err, belowErr), want)
+	}
+}
+
+// A folder can be a mount of its own. A bug was to write beside it, from where nothing can be renamed.
+func TestFolderOnAMountOfItsOwn(t *testing.T) {
+	fixtures.NeedRoot(t)
+	dir := t.TempDir()
+	sub := filepath.Join(dir, "sub")
+	if err := os.Mkdir(sub, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "mount", "--bind", sub, sub)
+	t.Cleanup(func() { fixtures.Unmount(t, sub) })
+	tree, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tree.Close()
+	for _, content := range []string{"old", "new"} {
+		if changed, err := atomicfile.WriteIn(tree, "sub/f", []byte(content), 0o644); err != nil || !changed {
+			t.Fatalf("got %v, %v, want a changed file", changed, err)
+		}
+		if got, err := os.ReadFile(filepath.Join(sub, "f")); err != nil || string(got) != content {
+			t.Errorf("got %q, %v, want %q", got, err, content)
+		}
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
+		t.Errorf("got files %v, %v, want the folder alone", entries, err)
 	}
 }
 
@@ -104,11 +205,11 @@ func TestNotFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, plain := atomicfile.Create(path, 0o644)
-		_, via := atomicfile.CreateVia(filepath.Join(dir, "temp"), path, 0o644)
+		_, large := atomicfile.CreateLarge(path, 0o644)
 		after, err := os.Lstat(path)
-		if !errors.Is(plain, atomicfile.ErrNotFile) || !errors.Is(via, atomicfile.ErrNotFile) || err != nil ||
+		if !errors.Is(plain, atomicfile.ErrNotFile) || !errors.Is(large, atomicfile.ErrNotFile) || err != nil ||
 			!os.SameFile(before, after) {
-			t.Errorf("%s: Create: got %v, CreateVia: got %v, want %v of both, and the same file, %v", path, plain, via,
+			t.Errorf("%s: Create: got %v, CreateLarge: got %v, want %v of both, and the same file, %v", path, plain, large,
 				atomicfile.ErrNotFile, err)
 		}
 	}

@@ -34,10 +34,6 @@ func TestFaultAtEachOperation(t *testing.T) {
 			_, err := atomicfile.Write(path, []byte(content), 0o644)
 			return err
 		},
-		"WriteVia": func(path, content string) error {
-			_, err := atomicfile.WriteVia(path+".part", path, []byte(content), 0o644)
-			return err
-		},
 		"Create":      large(func(path string) (*atomicfile.File, error) { return atomicfile.Create(path, 0o644) }),
 		"CreateLarge": large(func(path string) (*atomicfile.File, error) { return atomicfile.CreateLarge(path, 0o644) }),
 	} {

@@ -1,23 +1,34 @@
 package atomicfile
 
 import (
+	"crypto/rand"
 	"errors"
 	"os"
-	"path/filepath"
 )
 
 // Unnamed opens an unnamed temporary file in a directory: O_TMPFILE of open(2). The kernel frees it
 // when the process ends. On a file system without O_TMPFILE, the file has a name until Unnamed
 // returns.
 func Unnamed(dir string) (*os.File, error) {
-	if fd, err := openUnnamed(dir); err == nil {
-		return os.NewFile(uintptr(fd), filepath.Join(dir, "unnamed")), nil
-	}
-	f, err := os.CreateTemp(dir, ".unnamed-*")
+	tree, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Remove(f.Name()); err != nil {
+	defer tree.Close()
+	folder, err := tree.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer folder.Close()
+	if f := unnamed(folder); f != nil {
+		return f, nil
+	}
+	name := ".unnamed-" + rand.Text()
+	f, err := tree.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := tree.Remove(name); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -1,0 +1,200 @@
+package setup
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/atomicfile"
+)
+
+// host is the file system of the machine: "/", or the folder of an image. Somebody else may have made the image: its links
+// lead where they do once it runs, never out of it; nothing of it is run, and no file of it is read without a limit.
+type host struct {
+	root string
+	// live is whether the machine runs, and systemd with it.
+	live bool
+}
+
+// open opens a file or a folder of the machine, as in a chroot: openat2(2).
+func (h host) open(name string, flags uint64) (*os.File, error) {
+	root, err := os.Open(h.root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
+	if h.root == "/" { // where its own /proc may be needed
+		how.Resolve = 0
+	}
+	fd, err := unix.Openat2(int(root.Fd()), "./"+path.Clean(name), &how)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// folder opens a folder of the machine. Whatever is done in it goes through no link.
+func (h host) folder(dir string) (*os.Root, error) {
+	f, err := h.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, h.explain(dir, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+}
+
+// explain says which link leads nowhere, such as /usr/local of ostree's images.
+func (h host) explain(name string, err error) error {
+	for at := path.Clean(name); at != "/"; at = path.Dir(at) {
+		parent, parentErr := h.open(path.Dir(at), unix.O_PATH|unix.O_DIRECTORY)
+		if parentErr != nil {
+			continue
+		}
+		target := make([]byte, unix.PathMax)
+		n, linkErr := unix.Readlinkat(int(parent.Fd()), path.Base(at), target)
+		_ = parent.Close()
+		if linkErr != nil {
+			return err
+		}
+		return fmt.Errorf("%s is a link to %s, which the image does not have", at, target[:n])
+	}
+	return err
+}
+
+// stat is os.Lstat of a file of the machine.
+func (h host) stat(name string) (fi fs.FileInfo, err error) {
+	err = h.in(name, func(folder *os.Root, base string) error {
+		fi, err = folder.Lstat(base)
+		return err
+	})
+	return fi, err
+}
+
+// exists reports whether the machine has a file.
+func (h host) exists(name string) bool {
+	_, err := h.stat(name)
+	return err == nil
+}
+
+// openFile opens a regular file of the machine.
+func (h host) openFile(name string) (*os.File, error) {
+	f, err := h.open(name, unix.O_RDONLY|unix.O_NONBLOCK) // a pipe would block
+	if err != nil {
+		return nil, err
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(fmt.Errorf("%s is no regular file", name), err, f.Close())
+	}
+	return f, nil
+}
+
+// maxFile limits a file that is read, in bytes: in the image of somebody else, it may be anything. Those of packages have a
+// few thousand.
+const maxFile = 1 << 20
+
+// read reads a file of the machine of at most maxFile bytes; it is empty if there is none.
+func (h host) read(name string) ([]byte, error) {
+	f, err := h.openFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = fmt.Errorf("%s: it has more than %d bytes", name, maxFile)
+	}
+	return content, err
+}
+
+// write replaces a file of the machine. A temporary file is in the folder above, since CRI-O reads every file of its own.
+func (h host) write(name string, content []byte, mode fs.FileMode) error {
+	dir := path.Dir(name)
+	err := h.in(dir, func(above *os.Root, base string) error {
+		if fi, err := above.Lstat(base); err == nil && fi.Mode().Type() != fs.ModeSymlink {
+			_, err := atomicfile.WriteIn(above, path.Join(base, path.Base(name)), content, mode)
+			return err
+		}
+		return h.in(name, func(folder *os.Root, base string) error {
+			_, err := atomicfile.WriteIn(folder, base, content, mode)
+			return err
+		})
+	})
+	if errors.Is(err, syscall.EROFS) {
+		return fmt.Errorf("%s: %w", name, ErrReadOnly)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// makeDirectory makes a directory that is not there yet.
+func (h host) makeDirectory(name string) error {
+	return h.in(name, func(folder *os.Root, base string) error {
+		err := folder.Mkdir(base, 0o755)
+		if errors.Is(err, syscall.EROFS) {
+			return fmt.Errorf("%s: %w", name, ErrReadOnly)
+		}
+		return ignore(err, fs.ErrExist)
+	})
+}
+
+// makeLink makes a link that is not there yet.
+func (h host) makeLink(l Link) error {
+	return h.in(l.Path, func(folder *os.Root, base string) error {
+		return ignore(folder.Symlink(l.Target, base), fs.ErrExist)
+	})
+}
+
+// target is where a link of the machine leads.
+func (h host) target(name string) (target string, err error) {
+	err = h.in(name, func(folder *os.Root, base string) error {
+		target, err = folder.Readlink(base)
+		return err
+	})
+	return target, err
+}
+
+// removeFile removes a file or a link; none is fine.
+func (h host) removeFile(name string) error {
+	if !h.exists(name) { // Remove fails on a read-only file system in any case
+		return nil
+	}
+	return h.in(name, func(folder *os.Root, base string) error { return folder.Remove(base) })
+}
+
+// removeDirectory removes a directory if it is empty.
+func (h host) removeDirectory(name string) error {
+	err := h.in(name, func(folder *os.Root, base string) error { return folder.Remove(base) })
+	return ignore(ignore(err, fs.ErrNotExist), syscall.ENOTEMPTY)
+}
+
+// in does something in the folder of a file.
+func (h host) in(name string, do func(folder *os.Root, base string) error) error {
+	folder, err := h.folder(path.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer folder.Close()
+	return do(folder, path.Base(name))
+}
+
+func ignore(err, ignored error) error {
+	if errors.Is(err, ignored) {
+		return nil
+	}
+	return err
+}
