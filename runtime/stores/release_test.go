@@ -453,7 +453,7 @@ func TestLeftovers(t *testing.T) {
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	temporary := []string{
 		filepath.Join(d.Dir, strings.Repeat("0", 64)+".squashfs"), filepath.Join(d.Dir, "x.squashfs.part"),
-		filepath.Join(d.Sets, ".pinbox.part"),
+		filepath.Join(d.Dir, ".incoming.squashfs.pinbox-partial"),
 	}
 	foreign := []string{
 		filepath.Join(d.Dir, "note"), filepath.Join(d.Dir, "folder.part", "file"), filepath.Join(d.Sets, "note"),
