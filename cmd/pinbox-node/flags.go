@@ -20,6 +20,9 @@ type nodeFlags struct{ node.Options }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 	flags.StringVar(&f.Sets, "sets", layout.SetsDir, "`DIR` of PinnedImageSets")
+	flags.StringVar(&f.Config, "config", layout.NodeConfigPath, "`FILE` of the node's settings")
+	cli.Files(flags, "config", "json")
+	flags.StringVar(&f.Keys, "keys", layout.KeysDir, "`DIR` of the public keys that the node trusts")
 	flags.StringSliceVar(&f.Pools, "pool", nil,
 		"`POOL` of this node, or several with commas (default: all sets apply)")
 	cli.Words(flags, "pool", "master", "control-plane", "worker", "infra")

@@ -164,7 +164,7 @@ func describeAttached(a stores.Attached, s runtime.Status) attached {
 			"returns to that"
 	}
 	if a.Unverified {
-		text += "; its signature was not checked, since /etc/pinbox/keys.d has no key"
+		text += fmt.Sprintf("; its signature was not checked, since %s has no key", a.Keys)
 	}
 	return attached{
 		Digest: a.Store.ID.String(), Slot: a.Store.Slot, Found: a.Found, Moved: a.Moved, Status: s, text: text,

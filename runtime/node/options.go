@@ -27,6 +27,9 @@ type Options struct {
 	Socket, CRIODir string
 	// Sets is the folder of the sets.
 	Sets string
+	// Config is the file of the node's settings, and Keys the folder of the keys that it trusts. Neither follows from the
+	// place of something else.
+	Config, Keys string
 	// Kubeconfig is the file with the address of a cluster's API, whose sets count, too, and credentials; or
 	// cluster.InCluster. Run follows them; every verb uses those that are known.
 	Kubeconfig string
@@ -67,6 +70,8 @@ func (o Options) complete() Options {
 	o.Socket = cmp.Or(o.Socket, cri.DefaultSocket)
 	o.CRIODir = cmp.Or(o.CRIODir, DefaultCRIODir)
 	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
+	o.Config = cmp.Or(o.Config, layout.NodeConfigPath)
+	o.Keys = cmp.Or(o.Keys, layout.KeysDir)
 	o.Status = cmp.Or(o.Status, layout.StatusPath)
 	o.MetricsFile = cmp.Or(o.MetricsFile, filepath.Join(filepath.Dir(o.Status), "metrics.prom"))
 	o.State = cmp.Or(o.State, layout.NodeDir)

@@ -41,10 +41,10 @@ func Contents(o Options) ([]pinset.StoreContent, error) {
 
 // manager returns the manager of the attached stores.
 func (o Options) manager() (stores.Manager, error) {
-	etc := filepath.Dir(filepath.Clean(o.Sets)) // /etc/pinbox
 	config, err := o.config()
 	m := stores.Manager{
-		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: filepath.Join(etc, "keys.d"), Sets: o.Sets,
+		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: o.complete().Keys, Sets: o.Sets,
+		Signed: config.Signed == layout.SignedRequired,
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
@@ -59,7 +59,7 @@ func (o Options) manager() (stores.Manager, error) {
 
 // config reads the configuration of the node.
 func (o Options) config() (layout.NodeConfig, error) {
-	return layout.ReadNodeConfig(filepath.Join(filepath.Dir(filepath.Clean(o.Sets)), filepath.Base(layout.NodeConfigPath)))
+	return layout.ReadNodeConfig(o.complete().Config)
 }
 
 // slots returns the mount points of stores, the ones that CRI-O's configuration lists, and its

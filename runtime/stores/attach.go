@@ -86,8 +86,9 @@ type Attached struct {
 	Unordered bool
 	// Program is the pinbox-node that the units install from now on, if that has changed; nil if it has not.
 	Program *pinset.Program
-	// Unverified means that the store has a signature but the node has no keys.
+	// Unverified means that the store has a signature but the node has no keys in the folder Keys.
 	Unverified bool
+	Keys       string
 }
 
 // Attach copies a store to the node, mounts it and makes its sets current. The copy is the same
@@ -263,7 +264,7 @@ func (s *session) add(
 	if err := g.commit(s.dir, store); err != nil {
 		return a, err
 	}
-	a.Store, a.Unverified = store, len(src.signature) > 0 && src.keys.IsEmpty()
+	a.Store, a.Keys, a.Unverified = store, s.sources.keys, len(src.signature) > 0 && src.keys.IsEmpty()
 	a.Unordered = !o.KeepSets && isUnordered(s, store.ID, store.ReleaseID)
 	before := s.state.clone()
 	s.state.SELinuxContext, s.state.Refused = s.mounts.selinuxContext, nil

@@ -47,6 +47,8 @@ type Manager struct {
 	Wanted func() ([]pinset.Image, error)
 	// Keys is a folder of public keys: see package signature. If it has any, a store needs a signature by one of them.
 	Keys string
+	// Signed means that a store needs a signature also if there are no keys, so that none is attached then.
+	Signed bool
 	// Mounter mounts and unmounts stores.
 	Mounter Mounter
 	// Mapper opens stores by dm-verity; nil means [DMSetup]. Verity is when.
@@ -92,7 +94,7 @@ func (m Manager) parts() parts {
 	slots := slots{
 		all: m.Slots, configured: m.Configured, configError: m.ConfigError, others: m.OtherStores, own: m.OwnStore,
 	}
-	sources := sources{dir: dir, keys: m.Keys, openFS: m.OpenFS, openMedium: m.OpenMedium}
+	sources := sources{dir: dir, keys: m.Keys, signed: m.Signed, openFS: m.OpenFS, openMedium: m.OpenMedium}
 	if sources.openFS == nil {
 		sources.openFS = OpenFS
 	}
@@ -108,7 +110,7 @@ func (m Manager) parts() parts {
 			slots: slots, sources: sources, mounter: m.Mounter,
 			trial: dir.trial(), selinuxContext: m.SELinuxContext,
 			verifier: verifier{
-				policy: m.Verity, mapper: &askedOnce{DeviceMapper: m.Mapper}, required: requiresSignatures(m.Keys),
+				policy: m.Verity, mapper: &askedOnce{DeviceMapper: m.Mapper}, required: m.Signed || requiresSignatures(m.Keys),
 			},
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},

@@ -15,6 +15,8 @@ import (
 var (
 	ErrUnsigned = fault.New(fault.Damaged, "the store has no signature, and this node requires one",
 		"copy its .sig file next to it; --sign-key of pinbox writes it")
+	ErrNoKeys = fault.New(fault.Damaged, "this node requires signatures, and has no keys to verify one",
+		"put the public keys of who builds its stores there; `signed` in node.json requires them")
 	ErrSignature = fault.New(fault.Damaged, "the signature of the store is not valid",
 		"find out who made the store; /etc/pinbox/keys.d has the keys that this node trusts")
 )

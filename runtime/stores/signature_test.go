@@ -123,6 +123,22 @@ var signedStores = map[string]struct {
 	}},
 }
 
+// A node that requires signatures attaches nothing while it has no keys, and names the folder that it has read.
+func TestSignaturesAreRequiredWithoutKeys(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.Signed = true
+	store := filepath.Join(delta(1).folder(t), "delta.squashfs")
+	key := sign(t, store)
+	_, err := d.Attach(t.Context(), stores.AttachOptions{Source: store})
+	if !errors.Is(err, stores.ErrNoKeys) || !strings.Contains(err.Error(), d.Keys) {
+		t.Errorf("got %v, want %v with %s", err, stores.ErrNoKeys, d.Keys)
+	}
+	d.wantUntouched()
+	write(t, filepath.Join(d.Keys, "site.pub"), string(key))
+	d.attach(stores.AttachOptions{Source: store})
+	d.wantMounted(1)
+}
+
 // A node with keys attaches only stores that are signed with one of them; a node without keys attaches all.
 func TestSignedStores(t *testing.T) {
 	for name, c := range signedStores {

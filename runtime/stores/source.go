@@ -39,6 +39,7 @@ type Extent struct {
 type sources struct {
 	dir        folder
 	keys       string
+	signed     bool
 	openFS     func(Extent) (FS, error)
 	openMedium func(name string) (Medium, error)
 }
@@ -140,6 +141,9 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 	keys, err := signature.ReadKeysDir(s.keys)
 	if err != nil {
 		return source{}, fmt.Errorf("keys: %w", err)
+	}
+	if s.signed && keys.IsEmpty() {
+		return source{}, fmt.Errorf("%w: %s has none", ErrNoKeys, s.keys)
 	}
 	src := source{id: want, keys: keys}
 	if name == "" && want != "" { // the node has it: see Lacks

@@ -38,6 +38,8 @@ type NodeConfig struct {
 	SELinuxContext string `json:"selinuxContext,omitempty"`
 	// Verity is when stores are mounted by dm-verity; "" means VerityAuto.
 	Verity Verity `json:"verity,omitempty"`
+	// Signed is whether a store that is attached needs a signature by a key of the node; "" means SignedWithKeys.
+	Signed Signed `json:"signed,omitempty"`
 	// Program is the pinbox-node in that store; zero if the units do not install it from there, and then none of a
 	// later release, either.
 	Program pinset.Program `json:"program,omitzero"`
@@ -89,6 +91,18 @@ const (
 // Validate returns an error for another value.
 func (v Verity) Validate() error { return oneOf("verity", v, VerityAuto, VerityRequire, VerityOff) }
 
+// Signed is when a node attaches only stores with a signature by one of its keys.
+type Signed string
+
+// With SignedWithKeys, it does if it has keys. With SignedRequired, a node without keys attaches no store.
+const (
+	SignedWithKeys Signed = "with-keys"
+	SignedRequired Signed = "required"
+)
+
+// Validate returns an error for another value.
+func (s Signed) Validate() error { return oneOf("signed", s, SignedWithKeys, SignedRequired) }
+
 // oneOf returns an error for the value of a field that is none of these; "" is the default.
 func oneOf[T ~string](field string, value T, values ...T) error {
 	if value == "" || slices.Contains(values, value) {
@@ -126,7 +140,7 @@ func (c NodeConfig) Validate() error {
 	if err := c.Verity.Validate(); err != nil {
 		return err
 	}
-	if err := c.Pins.Validate(); err != nil {
+	if err := errors.Join(c.Signed.Validate(), c.Pins.Validate()); err != nil {
 		return err
 	}
 	return c.ImageVolumes.Validate()

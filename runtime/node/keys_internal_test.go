@@ -1,0 +1,30 @@
+package node
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+// The keys that a node trusts, and its settings, are where they are, whatever folder of sets is given. A bug was to look for
+// them beside that folder: a node with keys attached a store without a signature.
+func TestKeysDoNotFollowTheSets(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{Sets: filepath.Join(dir, "sets.d"), CRIODir: dir, State: dir}
+	if err := os.WriteFile(filepath.Join(dir, filepath.Base(layout.NodeConfigPath)), []byte("no settings"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m, err := o.manager()
+	if err != nil || m.Keys != layout.KeysDir {
+		t.Errorf("got the keys %s, %v, want %s", m.Keys, err, layout.KeysDir)
+	}
+	o.Keys, o.Config = filepath.Join(dir, "keys"), filepath.Join(dir, "settings.json")
+	if err := os.WriteFile(o.Config, []byte(`{"version": 1, "signed": "required"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = o.manager(); err != nil || m.Keys != o.Keys || !m.Signed {
+		t.Errorf("got the keys %s, signatures required %v, %v; want %s and true", m.Keys, m.Signed, err, o.Keys)
+	}
+}
