@@ -178,7 +178,7 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	folders, pins := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
 	etc := t.TempDir()
-	o := Options{State: filepath.Dir(m.Dir), Sets: m.Sets, CRIODir: etc}
+	o := Options{State: filepath.Dir(m.Dir), Sets: m.Sets, CRIODir: etc, Keys: m.Keys}
 	o.Owner = runtime.MCO
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(m.Sets, 0o755),
@@ -207,7 +207,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(m.Dir), link); err != nil {
 		t.Fatal(err)
 	}
-	linked, err := (Options{State: link, Sets: m.Sets, CRIODir: t.TempDir()}).manager()
+	linked, err := (Options{State: link, Sets: m.Sets, CRIODir: t.TempDir(), Keys: m.Keys}).manager()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,7 +49,10 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 // newManagerIn is newManager with folders for the state and the sets.
 func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
 	t.Helper()
-	o := Options{State: state, Sets: sets, CRIODir: t.TempDir()}
+	etc := filepath.Dir(sets)
+	o := Options{
+		State: state, Sets: sets, CRIODir: t.TempDir(), Keys: filepath.Join(etc, "keys.d"), Config: filepath.Join(etc, "node.json"),
+	}
 	m, err := o.manager()
 	if err != nil {
 		t.Fatal(err)

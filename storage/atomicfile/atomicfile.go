@@ -89,7 +89,7 @@ func create(tree *os.Root, name string, perm fs.FileMode) (*File, error) {
 	if f.File = unnamed(folder); f.File == nil {
 		f.temp = f.random()
 		if f.File, err = tree.OpenFile(f.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", filepath.Join(tree.Name(), name), err)
 		}
 	}
 	if err := f.Chmod(perm); err != nil {

@@ -1,16 +1,17 @@
 package atomicfile
 
 import (
+	"cmp"
 	"crypto/rand"
 	"errors"
 	"os"
 )
 
-// Unnamed opens an unnamed temporary file in a directory: O_TMPFILE of open(2). The kernel frees it
+// Unnamed opens an unnamed temporary file in a directory, "" for os.TempDir: O_TMPFILE of open(2). The kernel frees it
 // when the process ends. On a file system without O_TMPFILE, the file has a name until Unnamed
 // returns.
 func Unnamed(dir string) (*os.File, error) {
-	tree, err := os.OpenRoot(dir)
+	tree, err := os.OpenRoot(cmp.Or(dir, os.TempDir()))
 	if err != nil {
 		return nil, err
 	}
