@@ -29,8 +29,8 @@ var writers = map[string]string{
 	"builder":           "the mode of a store in that folder",
 }
 
-// Only packages that have a reason write files without atomicfile: a file that root writes goes through no link, whoever
-// has made the folder.
+// Only packages that have a reason write files without atomicfile: a file that root writes goes through no link,
+// whoever has made the folder.
 func TestFilesAreWrittenInOneWay(t *testing.T) {
 	root := fixtures.Root(t)
 	used := map[string]bool{}
@@ -52,14 +52,15 @@ func TestFilesAreWrittenInOneWay(t *testing.T) {
 		ast.Inspect(file, func(n ast.Node) bool {
 			call, ok := n.(*ast.CallExpr)
 			if !ok || !slices.Contains([]string{
-				"os.OpenFile", "os.Create", "os.CreateTemp", "os.WriteFile", "os.Rename", "os.Chmod", "os.Chown", "os.Lchown", "os.Link",
-				"os.Truncate",
+				"os.OpenFile", "os.Create", "os.CreateTemp", "os.WriteFile", "os.Rename", "os.Chmod", "os.Chown",
+				"os.Lchown", "os.Link", "os.Truncate",
 			}, called(call)) {
 				return true
 			}
 			pkg := filepath.Dir(name)
 			if used[pkg] = true; writers[pkg] == "" {
-				t.Errorf("%s:%d: %s, want storage/atomicfile, or a reason in the list", name, files.Position(call.Pos()).Line, called(call))
+				t.Errorf("%s:%d: %s, want storage/atomicfile, or a reason in the list", name,
+					files.Position(call.Pos()).Line, called(call))
 			}
 			return true
 		})

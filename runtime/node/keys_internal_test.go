@@ -8,12 +8,13 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// The keys that a node trusts, and its settings, are where they are, whatever folder of sets is given. A bug was to look for
-// them beside that folder: a node with keys attached a store without a signature.
+// The keys that a node trusts, and its settings, are where they are, whatever folder of sets is given. A bug was to
+// look for them beside that folder: a node with keys attached a store without a signature.
 func TestKeysDoNotFollowTheSets(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{Sets: filepath.Join(dir, "sets.d"), CRIODir: dir, State: dir}
-	if err := os.WriteFile(filepath.Join(dir, filepath.Base(layout.NodeConfigPath)), []byte("no settings"), 0o644); err != nil {
+	beside := filepath.Join(dir, filepath.Base(layout.NodeConfigPath))
+	if err := os.WriteFile(beside, []byte("no settings"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	m, err := o.manager()

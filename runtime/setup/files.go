@@ -14,8 +14,9 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
-// host is the file system of the machine: "/", or the folder of an image. Somebody else may have made the image: its links
-// lead where they do once it runs, never out of it; nothing of it is run, and no file of it is read without a limit.
+// host is the file system of the machine: "/", or the folder of an image. Somebody else may have made the image: its
+// links lead where they do once it runs, never out of it; nothing of it is run, and no file of it is read without a
+// limit.
 type host struct {
 	root string
 	// live is whether the machine runs, and systemd with it.
@@ -98,8 +99,8 @@ func (h host) openFile(name string) (*os.File, error) {
 	return f, nil
 }
 
-// maxFile limits a file that is read, in bytes: in the image of somebody else, it may be anything. Those of packages have a
-// few thousand.
+// maxFile limits a file that is read, in bytes: in the image of somebody else, it may be anything. Those of packages
+// have a few thousand.
 const maxFile = 1 << 20
 
 // read reads a file of the machine of at most maxFile bytes; it is empty if there is none.
@@ -119,7 +120,8 @@ func (h host) read(name string) ([]byte, error) {
 	return content, err
 }
 
-// write replaces a file of the machine. A temporary file is in the folder above, since CRI-O reads every file of its own.
+// write replaces a file of the machine. A temporary file is in the folder above, since CRI-O reads every file of its
+// own.
 func (h host) write(name string, content []byte, mode fs.FileMode) error {
 	dir := path.Dir(name)
 	err := h.in(dir, func(above *os.Root, base string) error {

@@ -258,7 +258,8 @@ func TestFilesWithoutAnEnd(t *testing.T) {
 			root := image(t, rpm)
 			file := filepath.Join(root, name)
 			_ = os.Remove(file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600), os.Truncate(file, 1<<40)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600),
+				os.Truncate(file, 1<<40)); err != nil {
 				t.Fatal(err)
 			}
 			_, err := of(t, root, nil).Run(t.Context())
@@ -312,8 +313,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// No link of the image leads out of it, be it one of a file that is read or written. A bug was that temporary files with
-// names that can be foreseen were written through links: a file of the host became the program.
+// No link of the image leads out of it, be it one of a file that is read or written. A bug was that temporary files
+// with names that can be foreseen were written through links: a file of the host became the program.
 func TestLinksOutOfTheImage(t *testing.T) {
 	const content = "of the host"
 	for name, link := range map[string]string{
@@ -343,7 +344,8 @@ func TestLinksOutOfTheImage(t *testing.T) {
 			}
 			root := image(t, rpm)
 			place := filepath.Join(root, link)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.RemoveAll(place), os.Symlink(target, place)); err != nil {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o755), os.RemoveAll(place),
+				os.Symlink(target, place)); err != nil {
 				t.Fatal(err)
 			}
 			r, err := of(t, root, nil).Run(t.Context())
@@ -441,8 +443,8 @@ func TestKilledSetup(t *testing.T) {
 	t.Logf("%d kills, %d ended before", killer.Kills(), killer.Ended)
 }
 
-// Nothing of an image is run: the version is that of the program's build, or of Debian's package, or the one that is given.
-// A bug was to run the program of crio.service in a bare chroot, which it could leave.
+// Nothing of an image is run: the version is that of the program's build, or of Debian's package, or the one that is
+// given. A bug was to run the program of crio.service in a bare chroot, which it could leave.
 func TestVersionInAnImage(t *testing.T) {
 	program := "#!/bin/sh\necho x >/ran\necho 'crio version 1.34.0'\n"
 	status := "Package: cri-tools\nVersion: 1.29.0-1\n\nPackage: cri-o\nStatus: install ok installed\nVersion: 1:%s-1.1\n"

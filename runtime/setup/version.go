@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// versionOf is the version of CRI-O. On a machine that runs, the program says it. Of an image nothing is run: the version
-// is that of the program's build, or of the package.
+// versionOf is the version of CRI-O. On a machine that runs, the program says it. Of an image nothing is run: the
+// version is that of the program's build, or of the package.
 func (h host) versionOf(ctx context.Context, program string) (string, error) {
 	if h.live {
 		return runningVersion(ctx, program)

@@ -27,9 +27,9 @@ import (
 // testStore is a store of a few kilobytes with one layer and an image on it. With it, tests of a
 // Manager need no builder, no CRI-O and no registry.
 type testStore struct {
-	// n numbers its layer, its image and its set. Those of 0, 5, 7 and 9 need no other store, that
-	// of 8 needs the layer 1, that of 6 needs the layer 8, and all others need the layer 0. CRI-O cannot read the time in the
-	// configuration of the image 9.
+	// n numbers its layer, its image and its set. Those of 0, 5, 7 and 9 need no other store, that of 8 needs the layer
+	// 1, that of 6 needs the layer 8, and all others need the layer 0. CRI-O cannot read the time in the configuration
+	// of the image 9.
 	n int
 	// release that the lock names; the zero value is the appliance "small" without a number.
 	release pinset.ReleaseID

@@ -61,8 +61,8 @@ func (f *File) Write(p []byte) (int, error) {
 // Create starts the file at path. The caller ends it with Commit, Rename or Abort; Abort after one of
 // the others does nothing. The error is ErrNotFile if path names something other than a regular file.
 //
-// Until then the file has no name: a process that is killed leaves nothing. On a file system that has no such files it has
-// a name that nobody can foresee, as it has for a moment if Commit replaces a file.
+// Until then the file has no name: a process that is killed leaves nothing. On a file system that has no such files
+// it has a name that nobody can foresee, as it has for a moment if Commit replaces a file.
 func Create(path string, perm fs.FileMode) (*File, error) {
 	if err := replaceable(path); err != nil {
 		return nil, err
@@ -285,10 +285,10 @@ func Write(path string, content []byte, perm fs.FileMode) (changed bool, err err
 	return write(tree, filepath.Base(path), content, perm)
 }
 
-// WriteIn is Write for a file of a tree: the temporary file, if there is one, is right in the root of the tree, and not in
-// a folder of which programs read each file. No link leads out of the tree, so that it may be an image or a medium of
-// somebody else, and the file is not written through a link. The caller prevents two writers at the same time: what a
-// process has left that was killed is removed.
+// WriteIn is Write for a file of a tree: the temporary file, if there is one, is right in the root of the tree, and
+// not in a folder of which programs read each file. No link leads out of the tree, so that it may be an image or a
+// medium of somebody else, and the file is not written through a link. The caller prevents two writers at the same
+// time: what a process has left that was killed is removed.
 func WriteIn(tree *os.Root, name string, content []byte, perm fs.FileMode) (changed bool, err error) {
 	if fi, err := tree.Lstat(name); err == nil && !fi.Mode().IsRegular() && fi.Mode().Type() != fs.ModeSymlink {
 		return false, fmt.Errorf("%s %w", filepath.Join(tree.Name(), name), ErrNotFile)
@@ -308,8 +308,8 @@ func WriteIn(tree *os.Root, name string, content []byte, perm fs.FileMode) (chan
 	return WriteIn(folder, filepath.Base(name), content, perm)
 }
 
-// OpenFolder opens a folder for WriteIn to which no link leads: who has made a medium does not choose where root writes. The
-// error is ErrLink if there is one.
+// OpenFolder opens a folder for WriteIn to which no link leads: who has made a medium does not choose where root
+// writes. The error is ErrLink if there is one.
 func OpenFolder(path string) (*os.Root, error) {
 	direct, err := openDirect(path)
 	if errors.Is(err, syscall.ELOOP) {
@@ -334,7 +334,8 @@ func OpenFolder(path string) (*os.Root, error) {
 	return tree, nil
 }
 
-// WriteOutside is WriteIn for a file of the machine: a temporary file is not in the folder of the file, but in the one above.
+// WriteOutside is WriteIn for a file of the machine: a temporary file is not in the folder of the file, but in the
+// one above.
 func WriteOutside(path string, content []byte, perm fs.FileMode) (changed bool, err error) {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

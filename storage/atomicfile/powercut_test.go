@@ -68,8 +68,8 @@ func TestPowerCutAfterRename(t *testing.T) {
 	checkContent(t, kept, oldAndNew[1])
 }
 
-// The content is on the disk before the name refers to it: else a power cut between the two leaves an empty file. In this
-// test, the name reaches the disk with another file.
+// The content is on the disk before the name refers to it: else a power cut between the two leaves an empty file. In
+// this test, the name reaches the disk with another file.
 func TestPowerCutBeforeTheContent(t *testing.T) {
 	disk := fixtures.NewDisk(t, diskSize)
 	for n, content := range oldAndNew {

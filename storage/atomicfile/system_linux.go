@@ -13,8 +13,8 @@ func writeBack(f *os.File, offset, size int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), offset, size, unix.SYNC_FILE_RANGE_WRITE)
 }
 
-// unnamed opens a file without a name in a folder: O_TMPFILE of open(2). It is nil if the file system or the kernel has no
-// such files, or none that could get a name.
+// unnamed opens a file without a name in a folder: O_TMPFILE of open(2). It is nil if the file system or the kernel
+// has no such files, or none that could get a name.
 func unnamed(folder *os.File) *os.File {
 	fd, err := unix.Openat(int(folder.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {

@@ -35,8 +35,8 @@ func (c *cache) Put(key digest.Digest, value []byte) error {
 	return nil
 }
 
-// The bytes depend neither on the number of workers nor on the cache. A block of the cache costs no collection of garbage,
-// which would be most of the time of a second run.
+// The bytes depend neither on the number of workers nor on the cache. A block of the cache costs no collection of
+// garbage, which would be most of the time of a second run.
 func TestBytesDoNotDependOnWorkersOrCache(t *testing.T) {
 	p := makePair(t)
 	c := &cache{values: map[digest.Digest][]byte{}}
