@@ -85,14 +85,11 @@ func TestRunFollowsTheSetsAndRepairsDrift(t *testing.T) {
 		return n.Dropin() == rendered(t, []string{b}) && pins(b)()
 	})
 	eventually(t, "status succeeds", func() bool { return n.Do("status").Code == 0 })
-	stop()
-	all := messages()
 	for _, want := range []string{"READY=1", "WATCHDOG=1", "STATUS=all 1 images of 1 sets are pinned"} {
-		if !slices.Contains(all, want) {
-			t.Errorf("got the notifications %v, want %s among them", all, want)
-		}
+		eventually(t, "systemd gets "+want, func() bool { return slices.Contains(messages(), want) })
 	}
-	if all[0] != "READY=1" {
+	stop()
+	if all := messages(); all[0] != "READY=1" {
 		t.Errorf("got the first notification %s, want READY=1", all[0])
 	}
 }
