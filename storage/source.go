@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -191,7 +190,10 @@ func (s *sources) openName(ctx context.Context, name string, pinned pinset.Image
 	if err != nil {
 		return nil, err
 	}
-	realms, err := realm.Of(s.sys, ref)
+	realms, err := realm.Of(ctx, s.sys, ref, s.stallTimeout)
+	if errors.Is(err, realm.ErrCredentials) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, classify(ctx, err)
 	}
@@ -200,11 +202,13 @@ func (s *sources) openName(ctx context.Context, name string, pinned pinset.Image
 	wait := s.waiter(pinned.Repository, name)
 	var src imgtypes.ImageSource
 	if err := wait.request(ctx, func(ctx context.Context) (err error) {
-		src, err = ref.NewImageSource(ctx, &sys)
+		src, err = realm.Await(ctx, func() (imgtypes.ImageSource, error) { return ref.NewImageSource(ctx, &sys) },
+			func(late imgtypes.ImageSource) { _ = late.Close() }) // it runs helpers for credentials again
 		return err
 	}); err != nil {
 		return nil, classify(ctx, err)
 	}
+	realms.Guard(src)
 	keepConnections(src)
 	remote := &remoteSource{ImageSource: src, first: pinned.Digest, manifests: map[string]document{}}
 	return remote.acquire(s, pinned, name), nil
@@ -214,7 +218,7 @@ func (s *sources) openName(ctx context.Context, name string, pinned pinset.Image
 // parallelFetches, so that most requests would wait for a new connection. The library has no option for it
 // (detectPropertiesHelper in docker/docker_client.go): should its fields change, two are kept.
 func keepConnections(src imgtypes.ImageSource) {
-	client := hidden[*http.Client](src, "c", "client")
+	client := realm.Hidden[*http.Client](src, "c", "client")
 	if client == nil || *client == nil {
 		return
 	}
@@ -227,25 +231,9 @@ func keepConnections(src imgtypes.ImageSource) {
 // layers take 17 MB. The library has no option for it (dockerImageSource in docker/docker_image_src.go), and would
 // fetch the manifest again; should its fields change, it keeps them.
 func forgetManifest(src imgtypes.ImageSource) {
-	if manifest := hidden[[]byte](src, "cachedManifest"); manifest != nil {
+	if manifest := realm.Hidden[[]byte](src, "cachedManifest"); manifest != nil {
 		*manifest = nil
 	}
-}
-
-// hidden returns a field of a struct behind pointers, by the names of fields on the way there; nil if there is no such
-// field of type T.
-func hidden[T any](v any, fields ...string) *T {
-	at := reflect.ValueOf(v)
-	for _, field := range fields {
-		if at = reflect.Indirect(at); at.Kind() != reflect.Struct {
-			return nil
-		}
-		at = at.FieldByName(field)
-	}
-	if !at.IsValid() || at.Type() != reflect.TypeFor[T]() || !at.CanAddr() {
-		return nil
-	}
-	return (*T)(at.Addr().UnsafePointer())
 }
 
 // imageSource is an image source of containers/image that verifies what it returns by its

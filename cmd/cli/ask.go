@@ -28,7 +28,7 @@ func NewQuestions(cmd *cobra.Command) *Questions {
 	}
 	q := &Questions{out: cmd.ErrOrStderr(), lines: make(chan string)}
 	if terminal(q.out) == nil {
-		q.out = printable{in, func() {}}
+		q.out = printable{Writer: in, unread: func() {}}
 	}
 	go func() { // a read of a terminal cannot be interrupted
 		defer close(q.lines)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"unicode"
@@ -18,15 +19,23 @@ import (
 // escaped: names of images, files and labels come from others. They are controls, such as ESC, and
 // what changes the direction of text; newline and tab are written as they are. The escapes are
 // those of JSON, so JSON keeps its meaning.
+//
+// Errors and notes have no secrets of URLs: see hideSecrets.
 type printable struct {
 	io.Writer
+	// errors is whether errors, notes and progress are written to it, and no results.
+	errors bool
 	// unread is called when the reader of the output has ended.
 	unread func()
 }
 
 // Write implements io.Writer. A character must not be split between two calls.
 func (p printable) Write(b []byte) (int, error) {
-	_, err := io.WriteString(p.Writer, escape(string(b)))
+	text := escape(string(b))
+	if p.errors {
+		text = hideSecrets(text)
+	}
+	_, err := io.WriteString(p.Writer, text)
 	if errors.Is(err, syscall.EPIPE) {
 		p.unread()
 	}
@@ -51,6 +60,18 @@ func escape(text string) string {
 		text = text[size:]
 	}
 	return b.String()
+}
+
+// secretQuery and secretUser find what URLs have besides a place: the query of one that an object store has signed lets
+// whoever has it read the object, and before the host may be a password.
+var (
+	secretQuery = regexp.MustCompile(`(\bhttps?://[^\s"'<>?]+\?)[^\s"'<>]*[^\s"'<>:,.;)]`)
+	secretUser  = regexp.MustCompile(`(\bhttps?://)[^\s"'<>/@]+@`)
+)
+
+// hideSecrets cuts the queries of URLs, and users and passwords in them.
+func hideSecrets(text string) string {
+	return secretUser.ReplaceAllString(secretQuery.ReplaceAllString(text, "$1…"), "$1")
 }
 
 // terminal returns the terminal that a writer of a command writes to; nil if it is none.

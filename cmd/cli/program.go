@@ -34,7 +34,7 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	p.Root.SetArgs(args)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stdout, stderr = printable{stdout, cancel}, printable{stderr, cancel}
+	stdout, stderr = printable{Writer: stdout, unread: cancel}, printable{Writer: stderr, errors: true, unread: cancel}
 	p.Root.SetOut(stdout)
 	p.Root.SetErr(stderr)
 	command, err := p.Root.ExecuteContextC(ctx)

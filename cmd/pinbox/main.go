@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -23,7 +24,10 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stderr := os.Stderr
+	end := cli.Foreign(stderr, os.Args[1:])
+	code := run(ctx, os.Args[1:], os.Stdout, stderr)
+	end()
 	stop()
 	os.Exit(code)
 }

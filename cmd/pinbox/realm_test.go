@@ -14,13 +14,16 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/faults"
 	"github.com/pinbox/pinbox/fixtures/sample"
 )
@@ -144,6 +147,124 @@ func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
 				if given := server.take(); code != cli.ExitOK || !strings.Contains(given, secret) {
 					t.Errorf("insecure: got exit code %d, and %s was given %q\n%s", code, url, given, stderr)
 				}
+			}
+		})
+	}
+}
+
+// What a registry redirects a blob to gets no password: neither its host without TLS, nor an object store at another
+// port, which refuses a request with one beside its own signature. A bug was that net/http sends it to both. No message
+// has the signature.
+func TestRedirectsOfBlobs(t *testing.T) {
+	const signature = "?X-Amz-Signature=s3cr3ts3cr3t"
+	cert, certs := certificate(t)
+	private, object := false, ""
+	var registry http.Handler
+	r := serve(t, func(next http.Handler) http.Handler {
+		registry = next
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, given, _ := r.BasicAuth()
+			switch {
+			case private && given != password:
+				w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			case private && strings.Contains(r.URL.Path, "/blobs/") && r.URL.RawQuery == "":
+				http.Redirect(w, r, object+r.URL.Path+signature, http.StatusTemporaryRedirect)
+			default:
+				next.ServeHTTP(w, r)
+			}
+		})
+	})
+	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	private = true
+	front := faults.Start(t, r.Host, cert)
+	sets := write(t, "sets.yaml", sample.Set("worker", strings.Replace(pin, r.Host, front.Host, 1)))
+	auth := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":%q}}}`, front.Host,
+		base64.StdEncoding.EncodeToString([]byte("me:"+password))))
+	plan := []string{"plan", "--set", sets, "--cert-dir", certs, "--authfile", auth}
+	for name, c := range map[string]struct {
+		start  func(*httptest.Server)
+		broken bool
+	}{
+		"another port":                   {(*httptest.Server).StartTLS, false},
+		"without TLS":                    {(*httptest.Server).Start, false},
+		"another port, and out of order": {(*httptest.Server).StartTLS, true},
+		"without TLS, and out of order":  {(*httptest.Server).Start, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var requests atomic.Int32
+			store := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				switch given := r.Header.Get("Authorization"); {
+				case given != "" || r.Referer() != "":
+					t.Errorf("the store was given %q, and the referer %q", given, r.Referer())
+					w.WriteHeader(http.StatusBadRequest)
+				case c.broken:
+					panic(http.ErrAbortHandler)
+				default:
+					registry.ServeHTTP(w, r)
+				}
+			}))
+			store.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+			c.start(store)
+			defer store.Close()
+			object = store.URL
+			code, stdout, stderr := pinbox(t.Context(), plan...)
+			if (code == cli.ExitOK) == c.broken || requests.Load() == 0 {
+				t.Errorf("got exit code %d and %d requests to the store\n%s", code, requests.Load(), stderr)
+			}
+			if output := stdout + stderr; strings.Contains(output, "s3cr3t") || strings.Contains(output, password) {
+				t.Errorf("got a secret in\n%s", output)
+			}
+			if c.broken && !strings.Contains(stderr, object) {
+				t.Errorf("got %s, want the store %s in it", stderr, object)
+			}
+		})
+	}
+	t.Run("the registry itself", func(t *testing.T) { // which needs its password there, too
+		object = "https://" + front.Host
+		if code, _, stderr := pinbox(t.Context(), plan...); code != cli.ExitOK {
+			t.Errorf("got exit code %d, want 0\n%s", code, stderr)
+		}
+	})
+}
+
+// A helper for credentials that does not answer, is not installed, or prints something else is named, and what it
+// prints is not repeated.
+func TestHelpersForCredentials(t *testing.T) {
+	const answer = `echo '{"Username":"me","Secret":"` + password + `"}'`
+	host, pin := privateRegistry(t)
+	sets := write(t, "sets.yaml", sample.Set("worker", pin))
+	bin := t.TempDir()
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	pid := filepath.Join(bin, "pid")
+	t.Setenv("PID", pid)
+	t.Cleanup(func() { fixtures.Run(t, "sh", "-c", "kill $(cat "+pid+")") })
+	for name, c := range map[string]struct {
+		script, says, stall string
+	}{
+		"hangs":                {"echo $$ >$PID; exec sleep 1000", "did not answer in time", "1s"},
+		"prints-a-warning":     {"echo Warning; " + answer, "prints something else", "5m"},
+		"fails":                {answer + "; exit 1", " fails, ", "5m"},
+		"is-not-installed":     {"", "is not installed", "5m"},
+		"gives-what-is-needed": {answer, "", "5m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			helper := "docker-credential-" + name
+			if c.script != "" {
+				program := []byte("#!/bin/sh\n" + c.script + "\n")
+				if err := os.WriteFile(filepath.Join(bin, helper), program, 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			auth := write(t, "auth.json", fmt.Appendf(nil, `{"credHelpers":{%q:%q}}`, host, name))
+			code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", "--authfile",
+				auth, "--stall", c.stall)
+			if (code == cli.ExitOK) != (c.says == "") || !strings.Contains(stderr, c.says) {
+				t.Errorf("got exit code %d, and %s, want %q", code, stderr, c.says)
+			}
+			if c.says != "" && !strings.Contains(stderr, helper) || strings.Contains(stdout+stderr, password) {
+				t.Errorf("got %s, want the name of the helper, and no secret", stderr)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
@@ -147,6 +148,9 @@ func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error)
 	return content, nil
 }
 
+// helperTime is how long a helper for credentials may take.
+const helperTime = time.Minute
+
 // open opens the image. A password goes to the registry's own domain only.
 func (f *fetcher) open(ctx context.Context) error {
 	if f.src != nil {
@@ -160,16 +164,18 @@ func (f *fetcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	realms, err := realm.Of(f.sys, ref)
+	realms, err := realm.Of(ctx, f.sys, ref, helperTime)
 	if err != nil {
 		return err
 	}
 	sys := *f.sys
 	sys.DockerProxy = realms.Proxy
-	src, err := ref.NewImageSource(ctx, &sys)
+	src, err := realm.Await(ctx, func() (imgtypes.ImageSource, error) { return ref.NewImageSource(ctx, &sys) },
+		func(late imgtypes.ImageSource) { _ = late.Close() }) // it runs helpers for credentials again
 	if err != nil {
 		return err
 	}
+	realms.Guard(src)
 	f.src = src
 	return nil
 }

@@ -1,6 +1,7 @@
 package realm
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -8,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.podman.io/image/v5/docker/reference"
-	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	imgtypes "go.podman.io/image/v5/types"
 	"golang.org/x/net/publicsuffix"
@@ -27,6 +28,8 @@ type Realms struct {
 	mu sync.Mutex
 	// endpoints are one for each host. There are few, and maps of them would take 1 KB for each repository.
 	endpoints []endpoint
+	// guarded means that no redirect takes a password with it: Guard.
+	guarded bool
 }
 
 // endpoint is a registry or a mirror. The zero value has no password.
@@ -40,8 +43,10 @@ type endpoint struct {
 	asked bool
 }
 
-// Of returns the realms for an image with its mirrors.
-func Of(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*Realms, error) {
+// Of returns the realms for an image with its mirrors. It runs helpers for credentials, which have so long to answer.
+func Of(
+	ctx context.Context, sys *imgtypes.SystemContext, ref imgtypes.ImageReference, limit time.Duration,
+) (*Realms, error) {
 	named := ref.DockerReference()
 	registry, err := sysregistriesv2.FindRegistry(sys, named.Name())
 	if err != nil {
@@ -59,7 +64,7 @@ func Of(sys *imgtypes.SystemContext, ref imgtypes.ImageReference) (*Realms, erro
 	unverified := sys.DockerInsecureSkipTLSVerify == imgtypes.OptionalBoolTrue
 	r := &Realms{}
 	for _, s := range sources {
-		secret, err := dockerconfig.GetCredentialsForRef(sys, s.Reference)
+		secret, err := credentials(ctx, sys, s.Reference, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +116,7 @@ func (r *Realms) check(u *url.URL) error {
 		return nil
 	}
 	for _, e := range r.endpoints {
-		if e.asked && !e.mayHave(u) {
+		if e.asked && !e.mayHave(u) || !r.guarded && e.inTheClear(u) {
 			return fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
 		}
 	}
@@ -130,6 +135,14 @@ func (e endpoint) mayHave(u *url.URL) bool {
 		return true
 	}
 	return own && u.Scheme == "https"
+}
+
+// inTheClear reports whether net/http sends a password for the endpoint to a URL to which the endpoint redirects a request,
+// and without TLS.
+func (e endpoint) inTheClear(u *url.URL) bool {
+	host := (&url.URL{Host: e.host}).Hostname()
+	below := u.Hostname() == host || strings.HasSuffix(u.Hostname(), "."+host)
+	return e.password && !e.insecure && u.Scheme == "http" && below
 }
 
 // sameDomain reports whether two hosts belong to the same owner by the list of public suffixes, as

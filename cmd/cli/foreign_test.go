@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+)
+
+// Queries of URLs, and users before their hosts, are in no error and no note; results have what they have.
+func TestSecretsOfURLs(t *testing.T) {
+	for text, want := range map[string]string{
+		`Get "https://s3.site.lan/blob?X-Amz-Credential=A&X-Amz-Signature=B": Bad Gateway`: `Get "https://s3.site.lan/blob?…": ` +
+			`Bad Gateway`,
+		"https://me:hunter2@host/a?b=c: no such host": "https://host/a?…: no such host",
+		"see https://host/a, or https://host/b.":      "see https://host/a, or https://host/b.",
+		`{"error":"https://host/a?b=c\u0026d=e"}`:     `{"error":"https://host/a?…"}`,
+		"what? https://host":                          "what? https://host",
+	} {
+		var errors, results bytes.Buffer
+		fmt.Fprint(printable{Writer: &errors, errors: true}, text)
+		fmt.Fprint(printable{Writer: &results}, text)
+		if errors.String() != want || results.String() != text {
+			t.Errorf("got the error %s and the result %s, want %s and %s", &errors, &results, want, text)
+		}
+	}
+}
+
+// What others write to stderr is a line of this program, and an object if its errors are.
+func TestLinesOfOthers(t *testing.T) {
+	const text = "deprecated \\u001b[1m https://host/a?…\nmore\n"
+	const objects = `{"note":"deprecated \u001b[1m https://host/a?…"}` + "\n" + `{"note":"more"}` + "\n"
+	for command, want := range map[string]string{
+		"plan": text, "plan --output=text": text, "plan --output json": objects, "plan --output=yaml": objects,
+	} {
+		var out bytes.Buffer
+		relay(printable{Writer: &out, errors: true}, io.MultiReader(
+			strings.NewReader("deprecated \x1b[1m https://host/a?b=c\n"), strings.NewReader("\nmore"),
+		), wantsObjects(strings.Fields(command)))
+		if got := out.String(); got != want {
+			t.Errorf("%s: got %q, want %q", command, got, want)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package realm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"go.podman.io/image/v5/docker/reference"
+	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
+	imgtypes "go.podman.io/image/v5/types"
+
+	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/fault"
+)
+
+// ErrCredentials means that the credentials for a registry cannot be read.
+var ErrCredentials = fault.New(fault.Registry, "cannot be read",
+	"correct the file or the helper, log in with `podman login`, or give --authfile")
+
+// errHelperTime is why a helper was given up.
+var errHelperTime = errors.New("did not answer in time")
+
+// credentials finds the credentials for an image, as the library does, within a time: it runs helpers without any limit.
+func credentials(
+	ctx context.Context, sys *imgtypes.SystemContext, named reference.Named, limit time.Duration,
+) (imgtypes.DockerAuthConfig, error) {
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, errHelperTime)
+		defer cancel()
+	}
+	secret, err := Await(ctx, func() (imgtypes.DockerAuthConfig, error) {
+		return dockerconfig.GetCredentialsForRef(sys, named)
+	}, func(imgtypes.DockerAuthConfig) {})
+	if err == nil || errors.Is(err, context.Canceled) {
+		return secret, err
+	}
+	host := reference.Domain(named)
+	file, helper := origin(sys, host)
+	return secret, fmt.Errorf("the credentials for %s in %s %w: %s", host, file, ErrCredentials, reason(err, helper))
+}
+
+// reason says why credentials cannot be read. The text of the library's error is left out: it has what a helper
+// printed.
+func reason(err error, helper string) string {
+	_, missing := exec.LookPath(helper)
+	switch {
+	case errors.Is(err, errHelperTime):
+		return fmt.Sprintf("the helper %s %v", helper, err)
+	case helper == "":
+		return "they are not well-formed"
+	case missing != nil:
+		return fmt.Sprintf("the helper %s is not installed", helper)
+	}
+	return fmt.Sprintf("the helper %s fails, or prints something else than credentials", helper)
+}
+
+// origin names the file from which credentials for a host come, and the helper that it names: containers-auth.json(5).
+func origin(sys *imgtypes.SystemContext, host string) (file, helper string) {
+	files := []string{sys.AuthFilePath}
+	if sys.AuthFilePath == "" {
+		config, home := os.Getenv("XDG_CONFIG_HOME"), environment.Home()
+		if config == "" {
+			config = filepath.Join(home, ".config")
+		}
+		files = []string{
+			os.Getenv("REGISTRY_AUTH_FILE"), filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), "containers/auth.json"),
+			fmt.Sprintf("/run/containers/%d/auth.json", os.Getuid()), filepath.Join(config, "containers/auth.json"),
+			filepath.Join(home, ".docker/config.json"),
+		}
+	}
+	for _, file := range files {
+		var content struct {
+			Auths       map[string]json.RawMessage `json:"auths"`
+			CredHelpers map[string]string          `json:"credHelpers"`
+		}
+		text, err := os.ReadFile(file)
+		if err != nil || json.Unmarshal(text, &content) != nil {
+			continue
+		}
+		if helper := content.CredHelpers[host]; helper != "" {
+			return file, "docker-credential-" + helper
+		}
+		if content.Auths[host] != nil {
+			return file, ""
+		}
+	}
+	return "the files of credentials", ""
+}
+
+// Await calls something that does not end when the context does, and gives it up then. late gets its result.
+func Await[T any](ctx context.Context, do func() (T, error), late func(T)) (result T, err error) {
+	type outcome struct {
+		result T
+		err    error
+	}
+	done := make(chan outcome)
+	go func() {
+		var o outcome
+		o.result, o.err = do()
+		select {
+		case done <- o:
+		case <-ctx.Done():
+			if o.err == nil {
+				late(o.result)
+			}
+		}
+	}()
+	select {
+	case o := <-done:
+		return o.result, o.err
+	case <-ctx.Done():
+		return result, context.Cause(ctx)
+	}
+}
