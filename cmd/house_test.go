@@ -177,6 +177,7 @@ var doors = map[string][]string{
 	"go.podman.io/storage/pkg/configfile": {"storage"},
 	// the home folder, as containers/image finds it
 	"go.podman.io/storage/pkg/unshare": {"storage/environment", "storage/root"},
+	"github.com/sirupsen/logrus":       {"cmd/cli"}, // the logger of these libraries
 	"github.com/ProtonMail/go-crypto":  {"builder/inventory"},
 	"github.com/secure-systems-lab":    {"storage/signature"},
 	"github.com/in-toto":               {"builder/provenance"},

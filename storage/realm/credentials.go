@@ -14,7 +14,6 @@ import (
 	dockerconfig "go.podman.io/image/v5/pkg/docker/config"
 	imgtypes "go.podman.io/image/v5/types"
 
-	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
@@ -25,7 +24,8 @@ var ErrCredentials = fault.New(fault.Registry, "cannot be read",
 // errHelperTime is why a helper was given up.
 var errHelperTime = errors.New("did not answer in time")
 
-// credentials finds the credentials for an image, as the library does, within a time: it runs helpers without any limit.
+// credentials finds the credentials for an image, as the library does, within a time: it runs helpers without any
+// limit.
 func credentials(
 	ctx context.Context, sys *imgtypes.SystemContext, named reference.Named, limit time.Duration,
 ) (imgtypes.DockerAuthConfig, error) {
@@ -64,7 +64,8 @@ func reason(err error, helper string) string {
 func origin(sys *imgtypes.SystemContext, host string) (file, helper string) {
 	files := []string{sys.AuthFilePath}
 	if sys.AuthFilePath == "" {
-		config, home := os.Getenv("XDG_CONFIG_HOME"), environment.Home()
+		home, _ := os.UserHomeDir() // it is for a message
+		config := os.Getenv("XDG_CONFIG_HOME")
 		if config == "" {
 			config = filepath.Join(home, ".config")
 		}

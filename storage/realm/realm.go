@@ -137,8 +137,8 @@ func (e endpoint) mayHave(u *url.URL) bool {
 	return own && u.Scheme == "https"
 }
 
-// inTheClear reports whether net/http sends a password for the endpoint to a URL to which the endpoint redirects a request,
-// and without TLS.
+// inTheClear reports whether net/http sends a password for the endpoint to a URL to which the endpoint redirects a
+// request, and without TLS.
 func (e endpoint) inTheClear(u *url.URL) bool {
 	host := (&url.URL{Host: e.host}).Hostname()
 	below := u.Hostname() == host || strings.HasSuffix(u.Hostname(), "."+host)
