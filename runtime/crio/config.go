@@ -32,6 +32,8 @@ type Config struct {
 	// and the file that sets it; "" means CRI-O's default, which is true.
 	InternalRepair   bool
 	InternalRepairBy string
+	// StorageDriver of containers/storage, and the file that sets it; "" means that of storage.conf.
+	StorageDriver, StorageDriverBy string
 	// StorageOptions of all files; CRI-O appends them.
 	StorageOptions []string
 	// AuthFile has the credentials for all registries; "" means the default files of
@@ -57,6 +59,7 @@ type section struct {
 	PinnedImages *[]string `toml:"pinned_images"` // at the top level, where CRI-O ignores it
 	Crio         struct {
 		InternalRepair *bool    `toml:"internal_repair"`
+		StorageDriver  string   `toml:"storage_driver"`
 		StorageOption  []string `toml:"storage_option"`
 		Image          struct {
 			PinnedImages *[]string `toml:"pinned_images"`
@@ -139,6 +142,9 @@ func (c *Config) add(name string, content []byte) error {
 	}
 	if repair := s.Crio.InternalRepair; repair != nil {
 		c.InternalRepair, c.InternalRepairBy = *repair, where
+	}
+	if driver := s.Crio.StorageDriver; driver != "" {
+		c.StorageDriver, c.StorageDriverBy = driver, where
 	}
 	c.StorageOptions = append(c.StorageOptions, s.Crio.StorageOption...)
 	replace(&c.AuthFile, s.Crio.Image.AuthFile)

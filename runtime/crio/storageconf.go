@@ -9,6 +9,17 @@ const (
 	VendorStorageConf = "/usr/share/containers/storage.conf"
 )
 
+// StorageConfDriver returns the storage driver that the content of such a file sets; "" if it sets none.
+func StorageConfDriver(content []byte) (string, error) {
+	var c struct {
+		Storage struct {
+			Driver string `toml:"driver"`
+		} `toml:"storage"`
+	}
+	err := toml.Unmarshal(content, &c)
+	return c.Storage.Driver, err
+}
+
 // StorageConfStores returns the additional image stores that the content of such a file names.
 func StorageConfStores(content []byte) ([]string, error) {
 	var c struct {

@@ -93,10 +93,17 @@ func (h host) openFile(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(fmt.Errorf("%s is no regular file", name), err, f.Close())
+	var stat unix.Stat_t
+	err = unix.Fstat(int(f.Fd()), &stat)
+	switch {
+	case err == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG:
+		return f, nil
+	case err == nil && stat.Mode&unix.S_IFMT == unix.S_IFCHR && stat.Rdev == unix.Mkdev(1, 3): // /dev/null masks a file
+		err = &os.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	case err == nil:
+		err = fmt.Errorf("%s is no regular file", name)
 	}
-	return f, nil
+	return nil, errors.Join(err, f.Close())
 }
 
 // maxFile limits a file that is read, in bytes: in the image of somebody else, it may be anything. Those of packages

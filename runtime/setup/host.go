@@ -1,13 +1,14 @@
 package setup
 
 import (
-	"bufio"
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,9 +57,6 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // crioUnit is the unit of CRI-O in its packages, of Debian, Fedora and upstream.
 const crioUnit = "crio.service"
 
-// Files of options that the units of CRI-O's packages read, in the form of deb and rpm.
-var crioOptions = []string{"/etc/default/crio", "/etc/sysconfig/crio"}
-
 // crioVersionTime is how long CRI-O may take to say its version: it needs milliseconds.
 const crioVersionTime = 30 * time.Second
 
@@ -72,33 +70,29 @@ type foundCRIO struct {
 
 // findCRIO finds CRI-O, its version unless it is given, and its configuration. The error says why pinbox cannot use it.
 func (h host) findCRIO(ctx context.Context, version string) (found foundCRIO, notes []string, err error) {
-	var unit []byte
-	for _, dir := range unitDirs {
-		if unit, err = h.read(path.Join(dir, crioUnit)); err != nil || len(unit) > 0 {
-			break
-		}
-	}
+	service, err := h.service()
 	if err != nil {
 		return found, nil, err
 	}
-	if found.Program = execStart(unit); found.Program == "" {
+	if found.Program = service.Program; found.Program == "" {
 		return found, nil, fmt.Errorf("%w: no %s in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
 	}
 	if !h.exists(found.Program) {
 		return found, nil, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, found.Program)
 	}
-	for _, name := range crioOptions {
-		options, err := h.read(name)
+	if found.Config, err = h.readConfig(); err != nil {
+		return found, nil, fmt.Errorf("%w: %w", ErrNoCRIO, err)
+	}
+	var storage []crio.Source
+	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
+		content, err := h.read(name)
 		if err != nil {
 			return found, nil, err
 		}
-		if dir := configDir(string(options) + "\n" + string(unit)); dir != "" {
-			return found, nil, fmt.Errorf("%w: %s or %s makes it read %s instead of %s", ErrNoCRIO, crioUnit, name, dir,
-				path.Dir(crio.StoresPath))
-		}
+		storage = append(storage, crio.Source{Name: name, Content: content})
 	}
-	if found.Config, err = h.readConfig(); err != nil {
-		return found, nil, fmt.Errorf("%w: %w", ErrNoCRIO, err)
+	if problems := service.Unsuitable(found.Config, storage); len(problems) > 0 {
+		return found, nil, fmt.Errorf("%w: %s", ErrNoCRIO, strings.Join(problems, "; "))
 	}
 	if version == "" {
 		version, err = h.versionOf(ctx, found.Program)
@@ -137,25 +131,46 @@ func (b below) Stat(name string) (fs.FileInfo, error) {
 	return f.Stat()
 }
 
-// execStart is the program of a unit's ExecStart=.
-func execStart(unit []byte) string {
-	for lines := bufio.NewScanner(bytes.NewReader(unit)); lines.Scan(); {
-		if command, ok := strings.CutPrefix(strings.TrimSpace(lines.Text()), "ExecStart="); ok && command != "" {
-			return strings.TrimLeft(strings.Fields(command)[0], "@-:+!")
+// service finds out how systemd starts CRI-O.
+func (h host) service() (crio.Service, error) {
+	var files []crio.Source
+	for _, dir := range unitDirs {
+		name := path.Join(dir, crioUnit)
+		content, err := h.read(name)
+		if err != nil {
+			return crio.Service{}, err
+		}
+		if len(content) > 0 {
+			files = append(files, crio.Source{Name: name, Content: content})
+			break
 		}
 	}
-	return ""
-}
-
-// configDir is the folder of drop-ins that options of CRI-O name, if it is another than the default.
-func configDir(options string) string {
-	words := strings.FieldsFunc(options, func(r rune) bool { return strings.ContainsRune(" \t\n=\"'\\", r) })
-	for i, word := range words[:max(0, len(words)-1)] {
-		if dir := words[i+1]; word == "--config-dir" && path.Clean(dir) != path.Dir(crio.StoresPath) {
-			return dir
+	dropins := map[string]crio.Source{} // by name: that of the first folder counts
+	for _, dir := range unitDirs {
+		folder, err := h.folder(path.Join(dir, crioUnit+".d"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return crio.Service{}, err
+		}
+		names, _ := fs.Glob(folder.FS(), "*.conf") // the pattern is valid
+		_ = folder.Close()
+		for _, name := range names {
+			full := path.Join(dir, crioUnit+".d", name)
+			content, err := h.read(full)
+			if err != nil {
+				return crio.Service{}, err
+			}
+			if _, ok := dropins[name]; !ok {
+				dropins[name] = crio.Source{Name: full, Content: content}
+			}
 		}
 	}
-	return ""
+	for _, name := range slices.Sorted(maps.Keys(dropins)) {
+		files = append(files, dropins[name])
+	}
+	return crio.ReadService(files, h.read)
 }
 
 // selinux reports whether SELinux is on, or will be in an image.

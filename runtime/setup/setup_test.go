@@ -291,6 +291,18 @@ func TestRefused(t *testing.T) {
 		"another folder": {
 			with(rpm, "etc/sysconfig/crio", "CRIO_CONFIG_OPTIONS=\"--config-dir /etc/other\"\n"), setup.ErrNoCRIO, "/etc/other",
 		},
+		"another driver": {
+			with(deb, "etc/crio/crio.conf", "[crio]\nstorage_driver = \"btrfs\"\n"), setup.ErrNoCRIO, "storage driver btrfs",
+		},
+		"another driver of podman": {
+			with(deb, "usr/share/containers/storage.conf", "[storage]\ndriver = \"vfs\"\n"), setup.ErrNoCRIO,
+			"/usr/share/containers/storage.conf sets the storage driver vfs",
+		},
+		"another command line": {
+			with(rpm, "etc/systemd/system/crio.service.d/10-mine.conf",
+				"[Service]\nExecStart=\nExecStart=/usr/bin/crio --storage-opt overlay.mountopt=nodev\n"), setup.ErrNoCRIO,
+			"10-mine.conf has --storage-opt overlay.mountopt=nodev",
+		},
 		"somebody else's drop-in": {
 			with(rpm, "etc/crio/crio.conf.d/50-pinbox-stores", "[crio]\n"), setup.ErrForeign, "50-pinbox-stores",
 		},
