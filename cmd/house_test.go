@@ -67,7 +67,7 @@ var below = map[string][]string{
 	// What brings containers/storage is missing here: see libraryUser.
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/fault",
-		"storage/filelock",
+		"storage/filelock", "storage/input",
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm",
 		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},

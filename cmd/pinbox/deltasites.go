@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,11 +67,14 @@ func (f siteFlags) sites(from []string) (all []sites.Site, err error) {
 			return nil, err
 		}
 	}
-	objects, err := fleet.Read(reports, keys)
+	objects, broken, err := fleet.Read(reports, keys)
 	if err != nil {
 		return nil, err
 	}
-	newest := fleet.Newest(objects)
+	for _, file := range slices.Sorted(maps.Keys(broken)) { // its site would get nothing
+		return nil, fmt.Errorf("%s: %w", file, broken[file])
+	}
+	newest := fleet.Newest(objects, time.Now())
 	for _, name := range slices.Sorted(maps.Keys(newest)) {
 		all = append(all, sites.Site{Name: name, Stores: newest[name].Content})
 	}

@@ -146,8 +146,8 @@ func (f fleetFlags) source(paths []string) (func(context.Context) ([]fleet.Node,
 		}
 	}
 	return func(context.Context) ([]fleet.Node, error) {
-		objects, err := fleet.Read(paths, keys)
-		return fleet.Nodes(objects), err
+		objects, broken, err := fleet.Read(paths, keys)
+		return fleet.Nodes(objects, broken, time.Now()), err
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,7 +115,7 @@ func (a API) reports(ctx context.Context) (map[string]fleet.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fleet.Newest(objects), nil
+	return fleet.Newest(objects, time.Now()), nil
 }
 
 // sets returns the sets in the version that the API serves; none if it serves none.

@@ -10,8 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -51,21 +53,22 @@ func (o Object) Write(file string, by signature.Signer) error {
 }
 
 // Read reads the reports in files, and in the files *.json of folders. With keys, one of them must have signed each
-// file, or nothing of it is read.
-func Read(paths []string, keys signature.Keys) (objects []Object, err error) {
-	var files []string
+// file, or nothing of it is read. broken are the files of folders that cannot be read, and why.
+func Read(paths []string, keys signature.Keys) (objects []Object, broken map[string]error, err error) {
+	broken = map[string]error{}
+	var files, named []string
 	for _, path := range paths {
 		fi, err := os.Stat(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if !fi.IsDir() {
-			files = append(files, path)
+			named = append(named, path)
 			continue
 		}
 		entries, err := os.ReadDir(path)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, e := range entries {
 			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".json") {
@@ -73,19 +76,23 @@ func Read(paths []string, keys signature.Keys) (objects []Object, err error) {
 			}
 		}
 	}
-	for _, file := range files {
+	for _, file := range slices.Concat(named, files) {
 		more, err := readFile(file, keys)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+		switch {
+		case err == nil:
+			objects = append(objects, more...)
+		case slices.Contains(named, file):
+			return nil, nil, fmt.Errorf("%s: %w", file, err)
+		default:
+			broken[file] = err
 		}
-		objects = append(objects, more...)
 	}
-	return objects, nil
+	return objects, broken, nil
 }
 
 // readFile reads a file once: what was verified is what is decoded.
 func readFile(file string, keys signature.Keys) ([]Object, error) {
-	f, err := os.Open(file)
+	f, err := input.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -134,10 +141,13 @@ func IsReports(path string) bool {
 	return strings.HasPrefix(strings.TrimSpace(string(start)), "{") && bytes.Contains(start, []byte(`"apiVersion"`))
 }
 
-// Nodes are those of which there are objects; the newest of each counts.
-func Nodes(objects []Object) (nodes []Node) {
-	for name, o := range Newest(objects) {
+// Nodes are those of which there are objects; the newest of each counts. A broken file is one, too.
+func Nodes(objects []Object, broken map[string]error, now time.Time) (nodes []Node) {
+	for name, o := range Newest(objects, now) {
 		nodes = append(nodes, Node{Name: name, Report: o.Status})
+	}
+	for file, err := range broken {
+		nodes = append(nodes, Node{Name: file, Broken: err})
 	}
 	return nodes
 }

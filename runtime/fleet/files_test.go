@@ -4,15 +4,22 @@ import (
 	"bytes"
 	"errors"
 	"io/fs"
+	"maps"
+	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -40,11 +47,11 @@ func TestReportsOfAFolder(t *testing.T) {
 	write(t, filepath.Join(dir, "list.json"), `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"pinbox.dev/v1alpha1",
 		"kind":"NodeImageStatus","metadata":{"name":"c","uid":"1","creationTimestamp":null}}]}`)
 	write(t, filepath.Join(dir, "notes.txt"), "no report")
-	objects, err := fleet.Read([]string{dir}, signature.Keys{})
+	objects, _, err := fleet.Read([]string{dir}, signature.Keys{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := fleet.Summarize(fleet.Nodes(objects), fleet.Query{Now: now})
+	s, err := fleet.Summarize(fleet.Nodes(objects, nil, now), fleet.Query{Now: now})
 	if err != nil || s.Nodes != 3 || s.Ready != 1 {
 		t.Errorf("got %+v, %v, want one of three nodes", s, err)
 	}
@@ -60,17 +67,69 @@ func TestFilesThatAreNoReports(t *testing.T) {
 		"item": `{"kind":"List","items":[{}]}`, "field": strings.Replace(good, `:1`, `:"1"`, 1),
 	} {
 		write(t, file, content)
-		if _, err := fleet.Read([]string{file}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) ||
+		if _, _, err := fleet.Read([]string{file}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) ||
 			!strings.Contains(err.Error(), file) {
 			t.Errorf("%s: got %v, want that it is refused", name, err)
 		}
 	}
 	write(t, file, good)
-	if _, err := fleet.Read([]string{file}, signature.Keys{}); err != nil {
+	if _, _, err := fleet.Read([]string{file}, signature.Keys{}); err != nil {
 		t.Error(err)
 	}
-	if _, err := fleet.Read([]string{file + "x"}, signature.Keys{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := fleet.Read([]string{file + "x"}, signature.Keys{}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want that there is no file", err)
+	}
+}
+
+// One broken file of a folder is a row of its own, and the others count. A report of a time that has not come is not the
+// newest of its node, and is named. A pipe is no file. A bug was that a report of 2099 counted for ever.
+func TestReportsOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	report := func(name, file string, at time.Time, bytes int64) {
+		t.Helper()
+		r := ready(nil)
+		r.Time, r.BytesToGo = at, bytes
+		if err := fleet.NewObject(name, "", r).Write(filepath.Join(dir, file), signature.Signer{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report("a", "a1.json", now, math.MaxInt64)
+	report("a", "a2.json", now.AddDate(70, 0, 0), 1)
+	report("b", "b.json", now.AddDate(70, 0, 0), math.MaxInt64)
+	report("c", "c.json", now.Add(30*time.Minute), 1)
+	write(t, filepath.Join(dir, "d.json"), "{")
+	objects, broken, err := fleet.Read([]string{dir}, signature.Keys{})
+	if err != nil || len(broken) != 1 {
+		t.Fatalf("got %v, %v, want one broken file", broken, err)
+	}
+	s, err := fleet.Summarize(fleet.Nodes(objects, broken, now), fleet.Query{Now: now})
+	reasons := map[string]string{}
+	for _, r := range s.NotReady {
+		reasons[r.Reason] = r.Nodes[0].Node
+	}
+	want := map[string]string{fleet.Ahead: "b", fleet.Unreadable: filepath.Join(dir, "d.json")}
+	if err != nil || !maps.Equal(reasons, want) || !slices.Equal(s.ReadyNodes, []string{"a", "c"}) ||
+		s.BytesToGo != math.MaxInt64 {
+		t.Errorf("got %v not ready, %v ready, %d bytes to go, %v; want %v", reasons, s.ReadyNodes, s.BytesToGo, err, want)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := fleet.Read([]string{pipe}, signature.Keys{}); !errors.Is(err, input.ErrNotRegular) {
+		t.Errorf("a pipe: got %v, want %v", err, input.ErrNotRegular)
+	}
+}
+
+// A list of millions of empty objects takes little more memory than its text. A bug was 90 times as much.
+func TestListOfEmptyObjects(t *testing.T) {
+	text := []byte(`{"kind":"List","items":[` + strings.Repeat("{},", 1<<20) + `{}]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := fleet.Decode(bytes.NewReader(text))
+	runtime.ReadMemStats(&after)
+	if got := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); !errors.Is(err, fleet.ErrNotReport) || got > 10 {
+		t.Errorf("got %d bytes for each byte, %v; want at most 10, and %v", got, err, fleet.ErrNotReport)
 	}
 }
 
@@ -88,13 +147,13 @@ func TestSignedReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, file, "not even JSON")
-	if _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrUnsigned) {
+	if _, _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrUnsigned) {
 		t.Errorf("unsigned: got %v, want that it is refused", err)
 	}
 	if err := fleet.NewObject("a", "", ready(nil)).Write(file, signer); err != nil {
 		t.Fatal(err)
 	}
-	if objects, err := fleet.Read([]string{dir}, keys); err != nil || len(objects) != 1 {
+	if objects, _, err := fleet.Read([]string{dir}, keys); err != nil || len(objects) != 1 {
 		t.Errorf("got %v, %v, want a report", objects, err)
 	}
 	content, err := os.ReadFile(file)
@@ -102,7 +161,7 @@ func TestSignedReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, file, string(bytes.Replace(content, []byte(`"ready": true`), []byte(`"ready":  true`), 1)))
-	if _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrInvalid) {
+	if _, _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrInvalid) {
 		t.Errorf("changed: got %v, want that it is refused", err)
 	}
 }
@@ -115,7 +174,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if s, err := fleet.Summarize(fleet.Nodes(objects), fleet.Query{Now: now}); err == nil && s.Ready > s.Nodes {
+		if s, err := fleet.Summarize(fleet.Nodes(objects, nil, now), fleet.Query{Now: now}); err == nil && s.Ready > s.Nodes {
 			t.Errorf("got %d ready of %d", s.Ready, s.Nodes)
 		}
 	})
@@ -137,7 +196,7 @@ func TestIsReports(t *testing.T) {
 	if err := o.Write(path("reports/a.json"), signature.Signer{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := fleet.Read([]string{path("reports")}, signature.Keys{}); err != nil || len(got) != 1 || len(got[0].Content) != 1 {
+	if got, _, err := fleet.Read([]string{path("reports")}, signature.Keys{}); err != nil || len(got) != 1 || len(got[0].Content) != 1 {
 		t.Errorf("got %+v, %v, want the content of a store", got, err)
 	}
 	write(t, path("reports/SHA256SUMS.txt"), "")
@@ -165,7 +224,7 @@ func TestIsReports(t *testing.T) {
 		if err := bad.Write(path("list.json"), signature.Signer{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fleet.Read([]string{path("list.json")}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) {
+		if _, _, err := fleet.Read([]string{path("list.json")}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) {
 			t.Errorf("%s: got %v, want %v", what, err, fleet.ErrNotReport)
 		}
 	}

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -66,7 +67,7 @@ func Decode(r io.Reader) ([]Object, error) {
 	limited := &io.LimitedReader{R: r, N: maxListBytes + 1}
 	var list struct {
 		Object
-		Items []Object `json:"items"`
+		Items items `json:"items"`
 	}
 	dec := json.NewDecoder(limited)
 	err := dec.Decode(&list)
@@ -80,12 +81,35 @@ func Decode(r io.Reader) ([]Object, error) {
 	case list.Kind != "List" && list.Kind != Kind+"List":
 		return nil, fmt.Errorf("%w: kind %q", ErrNotReport, list.Kind)
 	}
-	for _, o := range list.Items {
-		if err := o.check(); err != nil {
+	if list.Kind == Kind {
+		if err := list.Object.check(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotReport, err)
 		}
 	}
 	return list.Items, nil
+}
+
+// items are the objects of a list.
+type items []Object
+
+// UnmarshalJSON ends with the first object that is none of a node: of a list of empty objects, each takes many times the
+// memory of its two bytes.
+func (all *items) UnmarshalJSON(text []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(text))
+	if _, err := dec.Token(); err != nil {
+		return err
+	}
+	for dec.More() {
+		var o Object
+		if err := dec.Decode(&o); err != nil {
+			return err
+		}
+		if err := o.check(); err != nil {
+			return err
+		}
+		*all = append(*all, o)
+	}
+	return nil
 }
 
 // check refuses what no node writes. Texts are escaped by who prints them.
@@ -115,11 +139,15 @@ func (o Object) Owner() string {
 	return ""
 }
 
-// Newest returns one report for each node, the newest.
-func Newest(objects []Object) map[string]Object {
+// clockError is how much later than now a report may be.
+const clockError = time.Hour
+
+// Newest returns one report for each node, the newest. One of a time that has not come counts only if there is no other:
+// else it would count for ever.
+func Newest(objects []Object, now time.Time) map[string]Object {
 	newest := map[string]Object{}
 	time := func(o Object) (t time.Time) {
-		if o.Status != nil {
+		if o.Status != nil && !o.Status.Time.After(now.Add(clockError)) {
 			t = o.Status.Time
 		}
 		return t

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -21,6 +22,8 @@ type Node struct {
 	Desired map[string]int64
 	// Created is when the node joined; zero if only its report is known.
 	Created time.Time
+	// Broken is why the file with this name, which may be a report, cannot be read; nil if it was.
+	Broken error
 }
 
 // Query says what a node must have to be ready.
@@ -70,6 +73,8 @@ type NodeText struct {
 // Reasons that are no classes of errors.
 const (
 	NeverReported = "never reported"
+	Unreadable    = "a file that is no report"
+	Ahead         = "reports a time that has not come"
 	FirstSync     = "has not the sets of the API yet"
 	Silent        = "silent"
 	Outdated      = "has not the last generation yet"
@@ -123,8 +128,8 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 		if n.Report == nil {
 			continue
 		}
-		s.BytesToGo += n.Report.BytesToGo
-		if n.Report.ETA.After(s.ETA) && n.Report.Pulling() {
+		s.BytesToGo += min(n.Report.BytesToGo, math.MaxInt64-s.BytesToGo) // a report may have any number
+		if n.Report.ETA.After(s.ETA) && !n.Report.Time.After(q.Now.Add(clockError)) && n.Report.Pulling() {
 			s.ETA = n.Report.ETA
 		}
 		if release, found := n.Report.release(); found {
@@ -186,6 +191,9 @@ func (n Node) text(reason, text string) NodeText {
 		t.Since = n.Created
 		return t
 	}
+	if reason == Ahead { // none of its times counts
+		return t
+	}
 	t.BytesToGo = r.BytesToGo
 	switch reason {
 	case Silent:
@@ -215,8 +223,12 @@ func (r Report) since(condition string) time.Time {
 func (n Node) problem(q Query) (reason, text string) {
 	r := n.Report
 	switch {
+	case n.Broken != nil:
+		return Unreadable, n.Broken.Error()
 	case r == nil:
 		return NeverReported, ""
+	case r.Time.After(q.Now.Add(clockError)):
+		return Ahead, r.Time.UTC().Format(time.RFC3339)
 	case n.Desired != nil && r.FirstSync.IsZero():
 		return FirstSync, ""
 	case q.Stale > 0 && q.Now.Sub(r.Time) > q.Stale:
