@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -48,7 +49,7 @@ var errTooLarge = fmt.Errorf("more than %d MiB", MaxKnownBytes>>20)
 
 // Read reads the document; the error is fs.ErrNotExist if the node follows no cluster.
 func Read(file string) (Known, error) {
-	f, err := os.Open(file)
+	f, err := input.Open(file)
 	if err != nil {
 		return Known{}, err
 	}

@@ -161,9 +161,9 @@ func (s Service) value(o option) (value, by string) {
 	return value, by
 }
 
-// Unsuitable lists why a CRI-O that is started like this has no stores of pinbox, or does not start with them: options
-// that replace what files say, and a storage driver other than overlay. storage are the files of containers/storage that
-// it reads, the first of which that exists counts.
+// Unsuitable lists why a CRI-O that is started like this has no stores of pinbox, or does not start with them:
+// options that replace what files say, and a storage driver other than overlay. storage are the files of
+// containers/storage that it reads, the first of which that exists counts.
 func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
 	for _, other := range []struct {
 		option option
@@ -179,8 +179,8 @@ func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
 		what   string
 	}{{optionStorage, "storage_option"}, {optionPins, "pinned_images"}} {
 		if value, by := s.value(replaced.option); by != "" {
-			problems = append(problems, fmt.Sprintf("%s has --%s %s, which replaces the %s of all files: move it to a file in %s",
-				by, replaced.option.name, value, replaced.what, path.Dir(StoresPath)))
+			problems = append(problems, fmt.Sprintf("%s has --%s %s, which replaces the %s of all files: move it to a file "+
+				"in %s", by, replaced.option.name, value, replaced.what, path.Dir(StoresPath)))
 		}
 	}
 	driver, by := c.StorageDriver, c.StorageDriverBy
@@ -196,8 +196,8 @@ func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
 		}
 	}
 	if driver != "" && driver != "overlay" {
-		problems = append(problems, fmt.Sprintf("%s sets the storage driver %s, with which CRI-O does not start if it has image "+
-			"stores: they need overlay", by, driver))
+		problems = append(problems, fmt.Sprintf("%s sets the storage driver %s, with which CRI-O does not start if it has "+
+			"image stores: they need overlay", by, driver))
 	}
 	return problems
 }

@@ -81,8 +81,8 @@ func TestFilesThatAreNoReports(t *testing.T) {
 	}
 }
 
-// One broken file of a folder is a row of its own, and the others count. A report of a time that has not come is not the
-// newest of its node, and is named. A pipe is no file. A bug was that a report of 2099 counted for ever.
+// One broken file of a folder is a row of its own, and the others count. A report of a time that has not come is not
+// the newest of its node, and is named. A pipe is no file. A bug was that a report of 2099 counted for ever.
 func TestReportsOfOthers(t *testing.T) {
 	dir := t.TempDir()
 	report := func(name, file string, at time.Time, bytes int64) {

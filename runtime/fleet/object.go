@@ -92,8 +92,8 @@ func Decode(r io.Reader) ([]Object, error) {
 // items are the objects of a list.
 type items []Object
 
-// UnmarshalJSON ends with the first object that is none of a node: of a list of empty objects, each takes many times the
-// memory of its two bytes.
+// UnmarshalJSON ends with the first object that is none of a node: of a list of empty objects, each takes many times
+// the memory of its two bytes.
 func (all *items) UnmarshalJSON(text []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	if _, err := dec.Token(); err != nil {
@@ -142,8 +142,8 @@ func (o Object) Owner() string {
 // clockError is how much later than now a report may be.
 const clockError = time.Hour
 
-// Newest returns one report for each node, the newest. One of a time that has not come counts only if there is no other:
-// else it would count for ever.
+// Newest returns one report for each node, the newest. One of a time that has not come counts only if there is no
+// other: else it would count for ever.
 func Newest(objects []Object, now time.Time) map[string]Object {
 	newest := map[string]Object{}
 	time := func(o Object) (t time.Time) {

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/filelock"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Status returns the status of the node, with what the last pass has found out. It changes nothing.
@@ -51,7 +52,7 @@ func publishFile(name string, content []byte) error {
 
 // load reads the status of the last pass.
 func (f statusFile) load() (s runtime.Status, err error) {
-	file, err := os.Open(string(f))
+	file, err := input.Open(string(f)) // a pipe would block
 	if err != nil {
 		return s, err
 	}

@@ -1,10 +1,13 @@
 package node
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -27,5 +30,16 @@ func TestKeysDoNotFollowTheSets(t *testing.T) {
 	}
 	if m, err = o.manager(); err != nil || m.Keys != o.Keys || !m.Signed {
 		t.Errorf("got the keys %s, signatures required %v, %v; want %s and true", m.Keys, m.Signed, err, o.Keys)
+	}
+}
+
+// A pipe in the place of the status is an error. A bug was to wait for who writes it, for ever.
+func TestStatusThatIsAPipe(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "status.json")
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := statusFile(file).load(); !errors.Is(err, input.ErrNotRegular) {
+		t.Errorf("got %v, want %v", err, input.ErrNotRegular)
 	}
 }
