@@ -165,13 +165,9 @@ func replace[T any](old, by *T) {
 // them: internal_repair.
 func (c Config) CheckPins(images []pinset.Image) error {
 	var errs []error
-	pinned := map[string]bool{}
-	for _, pin := range c.PinnedImages {
-		pinned[pin] = true
-	}
-	missing := 0
+	pins, missing := newPatterns(c.PinnedImages), 0
 	for _, img := range images {
-		if !pinned[img.String()] {
+		if !pins.match(img.String()) {
 			missing++
 		}
 	}
@@ -199,6 +195,35 @@ func (c Config) CheckPins(images []pinset.Image) error {
 			"wipes its main store", by))
 	}
 	return errors.Join(errs...)
+}
+
+// patterns are pins as CRI-O compares them with the names of an image, whatever the case of their letters:
+// CompileRegexpsForPinnedImages in CRI-O's internal/storage/image.go.
+type patterns struct {
+	exact map[string]bool
+	// within are *KEYWORD* and START*, which CRI-O finds anywhere in a name.
+	within []string
+}
+
+func newPatterns(pins []string) patterns {
+	p := patterns{exact: map[string]bool{}}
+	for _, pin := range pins {
+		pin = strings.ToLower(pin)
+		switch start, ok := strings.CutSuffix(pin, "*"); {
+		case ok && strings.HasPrefix(start, "*"):
+			p.within = append(p.within, start[1:])
+		case ok:
+			p.within = append(p.within, start)
+		default:
+			p.exact[pin] = true
+		}
+	}
+	return p
+}
+
+func (p patterns) match(name string) bool {
+	name = strings.ToLower(name)
+	return p.exact[name] || slices.ContainsFunc(p.within, func(text string) bool { return strings.Contains(name, text) })
 }
 
 // ImageStores are the additional image stores: parseOptions in containers/storage,

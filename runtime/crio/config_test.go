@@ -115,6 +115,14 @@ func TestCheckPins(t *testing.T) {
 				"/etc/crio/crio.conf.d/99-admin comes later than /etc/crio/crio.conf.d/50-pinned-images", "3 of 3",
 			},
 		},
+		"globs of an administrator": { // as CRI-O compares them
+			map[string]string{"crio.conf.d/50-pinned-images": pinned,
+				"crio.conf.d/99": "[crio.image]\npinned_images = [\"QUAY.io/*\", \"*openshift*\", \"registry.example.com/*\"]\n"}, nil,
+		},
+		"globs of other images": {
+			map[string]string{"crio.conf.d/50-pinned-images": pinned,
+				"crio.conf.d/99": "[crio.image]\npinned_images = [\"docker.io/*\", \"*cilium*\", \"quay.io\"]\n"}, []string{"3 of 3"},
+		},
 		"no table": {
 			map[string]string{"crio.conf.d/50-pinned-images": pinned, "crio.conf.d/99": "pinned_images = []\n"},
 			[]string{"/etc/crio/crio.conf.d/99: pinned_images has no effect"},
