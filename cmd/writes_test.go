@@ -22,6 +22,7 @@ var writers = map[string]string{
 	"storage":           "the configuration of a library, in a new folder",
 	"storage/loop":      "opens devices",
 	"runtime/fetch":     "a partial file that continues, in a folder of root: O_NOFOLLOW",
+	"runtime/setup":     "opens files of the machine to read them",
 	"runtime/partition": "opens the disk that it partitions",
 	"runtime/transfer":  "opens what others have made, to read it",
 	"runtime/stores":    "opens media to read them, and renames stores in its own folder",

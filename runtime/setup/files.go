@@ -25,15 +25,15 @@ type host struct {
 
 // open opens a file or a folder of the machine, as in a chroot: openat2(2).
 func (h host) open(name string, flags uint64) (*os.File, error) {
+	if h.root == "/" { // also in a container that lacks openat2
+		return os.OpenFile(name, int(flags), 0)
+	}
 	root, err := os.Open(h.root)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
-	if h.root == "/" { // where its own /proc may be needed
-		how.Resolve = 0
-	}
 	fd, err := unix.Openat2(int(root.Fd()), "./"+path.Clean(name), &how)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: name, Err: err}
@@ -51,6 +51,9 @@ func (h host) folder(dir string) (*os.Root, error) {
 		return nil, err
 	}
 	defer f.Close()
+	if h.root == "/" {
+		return os.OpenRoot(dir)
+	}
 	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
