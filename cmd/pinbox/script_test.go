@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -21,7 +22,7 @@ import (
 // TestScripts runs the sessions of testdata/script: the command lines that README.md and
 // docs show, with the programs as they are built, against a registry on loopback.
 //
-// Files of a session have ${APP1} and so on for what scriptImages gives. The
+// Files of a session have ${APP1} and so on for what scriptImages gives, and ${NOW} for the time. The
 // command exits runs a command line and compares its exit code.
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -41,6 +42,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
 			env.Setenv("GOGC", os.Getenv("GOGC"))
 			env.Setenv("HOME", filepath.Join(env.WorkDir, ".home"))
+			env.Setenv("NOW", time.Now().UTC().Format(time.RFC3339))
 			env.Setenv("CONTAINERS_REGISTRIES_CONF", filepath.Join(env.WorkDir, ".registries.conf"))
 			for name, value := range images {
 				env.Setenv(name, value)
