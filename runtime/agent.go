@@ -182,7 +182,7 @@ func (a *Agent) log(s Status) {
 			lines = append(lines, "set "+set.Name+": "+set.LastFailedGenerationError)
 		}
 	}
-	lines = append(lines, s.Errors...)
+	lines = append(append(lines, s.Errors...), s.Warnings...)
 	text := s.Summary() + strings.Join(lines, "\n")
 	if text == a.logged {
 		return

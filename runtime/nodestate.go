@@ -26,8 +26,8 @@ type nodeState struct {
 	// current are the pins that the drop-in has; exact reports that it has nothing else.
 	current []pinset.Image
 	exact   bool
-	// others are the pins of a later drop-in, which overrides that of pinbox.
-	others  []string
+	// others reports whether a drop-in of somebody else pins an image; nil if none does.
+	others  func(name string) bool
 	version string
 	stored  []pinset.StoredImage
 	// present maps the names of all images in the stores to whether they are pinned.

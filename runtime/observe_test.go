@@ -26,7 +26,7 @@ type conflictingPins struct {
 func (o conflictingPins) Check([]pinset.Image) error    { return o.conflict }
 func (o conflictingPins) Refusal(context.Context) error { return o.refusal }
 
-func (o conflictingPins) Current() ([]pinset.Image, bool, []string, error) {
+func (o conflictingPins) Current() ([]pinset.Image, bool, func(string) bool, error) {
 	return o.fakeNode.pins, o.exact, nil, nil
 }
 

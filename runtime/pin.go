@@ -97,9 +97,6 @@ func (r *Reconciler) misnamed(n *nodeState) []Pull {
 // count.
 func (n nodeState) mispinned() []string {
 	pins := map[string]bool{n.pause: true}
-	for _, name := range n.others {
-		pins[name] = true
-	}
 	var names []string
 	for _, img := range n.pins {
 		name := img.String()
@@ -109,7 +106,9 @@ func (n nodeState) mispinned() []string {
 		}
 	}
 	for _, s := range n.stored {
-		wanted := slices.ContainsFunc(s.Names, func(name string) bool { return pins[name] })
+		wanted := slices.ContainsFunc(s.Names, func(name string) bool {
+			return pins[name] || n.others != nil && n.others(name)
+		})
 		ours := slices.ContainsFunc(s.Names, func(name string) bool { return slices.Contains(n.unpinned, name) })
 		if s.Pinned && ours && !wanted && !isArtifact(s) {
 			names = append(names, s.Names[0])

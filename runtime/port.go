@@ -28,9 +28,9 @@ type Images interface {
 
 // Pins is the drop-in that pins images.
 type Pins interface {
-	// Current returns the pins of pinbox's drop-in; exact reports that it has nothing else. others
-	// are the pins of a later drop-in, which the runtime uses instead.
-	Current() (images []pinset.Image, exact bool, others []string, err error)
+	// Current returns the pins of pinbox's drop-in; exact reports that it is what Apply writes for them. others
+	// reports whether another drop-in pins an image, too.
+	Current() (images []pinset.Image, exact bool, others func(name string) bool, err error)
 	// Apply writes the drop-in if it has changed, and reloads the runtime unless its
 	// configuration cannot be read, which Check reports.
 	Apply(context.Context, []pinset.Image) (reloaded bool, err error)
@@ -56,6 +56,8 @@ type Disk interface {
 	// Layers returns the unpacked layers of the store at the graph root and of the read-only
 	// stores.
 	Layers(graphRoot string) (pinset.Layers, error)
+	// InUse returns the IDs of the images that containers of the store at the graph root have, whose ever they are.
+	InUse(graphRoot string) (map[string]bool, error)
 	// Space returns the space at the graph root, and in the folder where pulls stage their blobs.
 	Space(graphRoot string) (store, staging disk.Space, err error)
 	// Staged returns the bytes that running pulls have staged.

@@ -32,6 +32,11 @@ func (p pruner) prune(ctx context.Context, n *nodeState) error {
 	if err != nil {
 		return err
 	}
+	others, err := p.disk.InUse(n.graphRoot)
+	if err != nil {
+		return err
+	}
+	maps.Copy(used, others)
 	stores, _, err := p.disk.Locks()
 	if err != nil {
 		return err // then it is unknown which images the stores have

@@ -44,7 +44,7 @@ type fakeNode struct {
 	news      chan struct{} // has a value after a status was published
 }
 
-func (node *fakeNode) Current() ([]pinset.Image, bool, []string, error) {
+func (node *fakeNode) Current() ([]pinset.Image, bool, func(string) bool, error) {
 	return node.pins, true, nil, nil
 }
 func (node *fakeNode) Check([]pinset.Image) error                       { return nil }
@@ -52,6 +52,7 @@ func (node *fakeNode) Refusal(context.Context) error                    { return
 func (node *fakeNode) Locks() (stores, beside []pinset.Lock, err error) { return nil, nil, nil }
 func (node *fakeNode) Images() ([]pinset.StoredImage, error)            { return node.stored, node.storedErr }
 func (node *fakeNode) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
+func (node *fakeNode) InUse(string) (map[string]bool, error)            { return map[string]bool{}, nil }
 func (node *fakeNode) Staged() int64                                    { return node.staged.Load() }
 func (node *fakeNode) Forget()                                          {}
 

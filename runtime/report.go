@@ -71,7 +71,7 @@ func (r report) status(previous Status, now time.Time) Status {
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
 		OwnStore: r.own, Program: r.program, Cluster: r.cluster, StoreImages: r.storeImages(),
-		Space: r.nodeState.space, Totals: r.totals,
+		Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned
@@ -89,6 +89,15 @@ func (r report) status(previous Status, now time.Time) Status {
 		s.Totals.LastSuccess = s.Time
 	}
 	return s
+}
+
+// warnings are of the image that CRI-O needs for each pod, by exactly the name that its configuration has.
+func (n nodeState) warnings() []string {
+	if _, present := n.present[n.pause]; present || n.pause == "" || n.present == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("the image %s is not on the node by this name, and CRI-O needs it for each pod (pause_image): "+
+		"without a registry no pod starts; put it into a set, with this tag", n.pause)}
 }
 
 // unique removes repeated lines.

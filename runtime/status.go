@@ -63,6 +63,8 @@ type Status struct {
 	// Errors that do not belong to a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
+	// Warnings are what may keep pods from starting although every image is pinned.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // ProgramStatus names the pinbox-node of a node. Where somebody else installs the program, there is only Running.

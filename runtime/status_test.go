@@ -240,6 +240,27 @@ func TestContinueFromRunningPulls(t *testing.T) {
 	}
 }
 
+// CRI-O looks for the pause image by the name of its configuration alone.
+func TestWarningOfThePauseImage(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause   string
+		present map[string]bool
+		want    bool
+	}{
+		"there":                {"k8s/pause:3.10", map[string]bool{"k8s/pause:3.10": false}, false},
+		"under another name":   {"k8s/pause:3.10", map[string]bool{"k8s/pause@sha256:1": true}, true},
+		"not there":            {"k8s/pause:3.10", map[string]bool{}, true},
+		"images are not known": {"k8s/pause:3.10", nil, false},
+		"CRI-O names none":     {"", map[string]bool{}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (nodeState{pause: c.pause, present: c.present}).warnings(); (len(got) == 1) != c.want {
+				t.Errorf("got %q, want a warning: %v", got, c.want)
+			}
+		})
+	}
+}
+
 // The drop-in is current if it has just the pins; it need not exist if there are none.
 func TestDropInCurrent(t *testing.T) {
 	a, b := []pinset.Image{image("a")}, []pinset.Image{image("b")}

@@ -84,6 +84,9 @@ func (shown shownStatus) print(w io.Writer) error {
 	for _, e := range s.Errors {
 		fmt.Fprintln(w, e)
 	}
+	for _, text := range s.Warnings {
+		fmt.Fprintln(w, "warning: "+text)
+	}
 	if len(s.Unpinned) > 0 {
 		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))
 	}

@@ -28,10 +28,16 @@ type Config struct {
 	// PinnedImages that CRI-O uses, and the file that they come from.
 	PinnedImages []string
 	PinnedBy     string
+	// Earlier are the pins of the files before PinnedImagesPath, which that replaces, but the one that crashes CRI-O, and
+	// EarlierBy the last file of them that has any: pins of the distribution, or of an administrator.
+	Earlier   []string
+	EarlierBy string
 	// InternalRepair is whether CRI-O repairs its stores after an unclean stop,
 	// and the file that sets it; "" means CRI-O's default, which is true.
 	InternalRepair   bool
 	InternalRepairBy string
+	// RunRoot of containers/storage; "" means that of storage.conf.
+	RunRoot string
 	// StorageDriver of containers/storage, and the file that sets it; "" means that of storage.conf.
 	StorageDriver, StorageDriverBy string
 	// StorageOptions of all files; CRI-O appends them.
@@ -39,6 +45,8 @@ type Config struct {
 	// AuthFile has the credentials for all registries; "" means the default files of
 	// containers-auth.json(5).
 	AuthFile string
+	// SignaturePolicy is the file of the signature policy; "" means DefaultPolicy.
+	SignaturePolicy string
 	// BigFiles is where pulls keep blobs until they are unpacked; "" means /var/tmp.
 	BigFiles string
 	// Insecure are registries to use without TLS, if ReadsInsecureRegistries.
@@ -59,11 +67,13 @@ type section struct {
 	PinnedImages *[]string `toml:"pinned_images"` // at the top level, where CRI-O ignores it
 	Crio         struct {
 		InternalRepair *bool    `toml:"internal_repair"`
+		RunRoot        *string  `toml:"runroot"`
 		StorageDriver  string   `toml:"storage_driver"`
 		StorageOption  []string `toml:"storage_option"`
 		Image          struct {
 			PinnedImages *[]string `toml:"pinned_images"`
 			AuthFile     *string   `toml:"global_auth_file"`
+			Policy       *string   `toml:"signature_policy"`
 			BigFiles     *string   `toml:"big_files_temporary_dir"`
 			Insecure     *[]string `toml:"insecure_registries"`
 			PauseImage   *string   `toml:"pause_image"`
@@ -97,12 +107,18 @@ func ReadConfig(etc fs.FS) (Config, error) {
 			err = c.add(name, content)
 		}
 		errs = append(errs, err)
+		if slices.Compare(strings.Split(path.Join(etcCrio, name), "/"), strings.Split(PinnedImagesPath, "/")) < 0 {
+			c.Earlier, c.EarlierBy = slices.DeleteFunc(slices.Clone(c.PinnedImages), crashes), c.PinnedBy
+		}
 	}
-	if slices.Contains(c.PinnedImages, "*") { // a list that a later file replaces does not matter
+	if slices.ContainsFunc(c.PinnedImages, crashes) { // a list that a later file replaces does not matter
 		errs = append(errs, fmt.Errorf("%w: %s pins \"*\" alone, which crashes it", ErrConfig, c.PinnedBy))
 	}
 	return c, errors.Join(errs...)
 }
+
+// crashes reports whether CRI-O crashes on a pin.
+func crashes(pin string) bool { return pin == "*" }
 
 // read reads a file of at most so many bytes; none if it does not exist.
 func read(etc fs.FS, name string, most int64) ([]byte, error) {
@@ -147,7 +163,9 @@ func (c *Config) add(name string, content []byte) error {
 		c.StorageDriver, c.StorageDriverBy = driver, where
 	}
 	c.StorageOptions = append(c.StorageOptions, s.Crio.StorageOption...)
+	replace(&c.RunRoot, s.Crio.RunRoot)
 	replace(&c.AuthFile, s.Crio.Image.AuthFile)
+	replace(&c.SignaturePolicy, s.Crio.Image.Policy)
 	replace(&c.BigFiles, s.Crio.Image.BigFiles)
 	replace(&c.Insecure, s.Crio.Image.Insecure)
 	replace(&c.PauseImage, s.Crio.Image.PauseImage)

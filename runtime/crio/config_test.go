@@ -41,7 +41,13 @@ var configs = map[string]struct {
 			"storage_option = [\"x\"]\n",
 	},
 		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepairBy: crio.StoresPath,
-			StorageOptions: []string{"x"}}, ""},
+			Earlier: []string{"c"}, EarlierBy: "/etc/crio/crio.conf", StorageOptions: []string{"x"}}, ""},
+	"the last earlier file counts": {map[string]string{
+		"crio.conf.d/10": "[crio.image]\npinned_images = [\"c\"]\n", "crio.conf.d/50-pinned/x": "[crio.image]\npinned_images = [\"d\"]\n",
+		"crio.conf.d/50-pinned-images": pinsAB,
+	},
+		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true,
+			Earlier: []string{"d"}, EarlierBy: "/etc/crio/crio.conf.d/50-pinned/x"}, ""},
 	"repair set back": {map[string]string{
 		"crio.conf.d/50-pinbox-stores": "[crio]\ninternal_repair = false\nstorage_option = [\"x\"]\n",
 		"crio.conf.d/99":               "[crio]\ninternal_repair = true\nstorage_option = [\"y\"]\n",
@@ -52,7 +58,8 @@ var configs = map[string]struct {
 		"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/.50-old~": pinsAB,
 		"crio.conf.d/zz/deep": "[crio.image]\npinned_images = [\"c\"]\n",
 	},
-		crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true}, ""},
+		crio.Config{PinnedImages: []string{"c"}, PinnedBy: "/etc/crio/crio.conf.d/zz/deep", InternalRepair: true,
+			Earlier: []string{"a", "b"}, EarlierBy: "/etc/crio/crio.conf.d/.50-old~"}, ""},
 	"no table": {map[string]string{"crio.conf.d/99-upgrade-pin": "pinned_images = [\"a\"]\n"},
 		crio.Config{InternalRepair: true, Ineffective: []string{"/etc/crio/crio.conf.d/99-upgrade-pin"}}, ""},
 	"broken backup": {map[string]string{"crio.conf.d/50-pinned-images": pinsAB, "crio.conf.d/99-bad~": "[crio"},
@@ -63,7 +70,8 @@ var configs = map[string]struct {
 	"a lone star that another list replaces": {map[string]string{
 		"crio.conf.d/10": "[crio.image]\npinned_images = [\"*\"]\n", "crio.conf.d/50-pinned-images": pinsAB,
 	},
-		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true}, ""},
+		crio.Config{PinnedImages: []string{"a", "b"}, PinnedBy: crio.PinnedImagesPath, InternalRepair: true,
+			Earlier: []string{}, EarlierBy: "/etc/crio/crio.conf.d/10"}, ""},
 	"options of pulls": {map[string]string{
 		"crio.conf":      "[crio.image]\nglobal_auth_file = \"/a\"\nbig_files_temporary_dir = \"/b\"\n",
 		"crio.conf.d/60": "[crio.image]\nglobal_auth_file = \"/c\"\ninsecure_registries = [\"d\"]\n",

@@ -1,7 +1,9 @@
 package crio
 
 import (
+	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/layout"
@@ -69,6 +71,40 @@ func RenderStores(slots []string, internalRepair bool) []byte {
 	fmt.Fprintf(&b, "  [crio.runtime]\n    # OCI artifacts, from CRI-O 1.36 on; pinbox-node makes %s/%s.\n"+
 		"    additional_artifact_stores = [%q]\n", layout.NodeDir, layout.ArtifactsDir, layout.NodeDir)
 	return []byte(b.String())
+}
+
+// renderPins returns the drop-in that pins the images, and what the files before it pin, which it would else replace.
+func renderPins(images []pinset.Image, c Config) []byte {
+	if len(c.Earlier) == 0 {
+		return RenderPinned(images)
+	}
+	var all []string
+	for _, img := range images {
+		all = append(all, img.String())
+	}
+	var quoted []string
+	for _, pin := range append(all, c.Earlier...) {
+		text, _ := json.Marshal(pin) // its escapes are those of TOML, too
+		quoted = append(quoted, string(text))
+	}
+	return fmt.Appendf(nil, "[crio]\n  [crio.image]\n    %s%d are the pins of %q, which this file replaces.\n"+
+		"    pinned_images = [%s]\n", theLast, len(c.Earlier), c.EarlierBy, strings.Join(quoted, ", "))
+}
+
+// theLast begins the line of the drop-in that tells how many pins are of others.
+const theLast = "# The last "
+
+// ofPinbox returns the pins of the drop-in that are not of others.
+func ofPinbox(content []byte, pins []string) []string {
+	for line := range strings.Lines(string(content)) {
+		if rest, ok := strings.CutPrefix(strings.TrimSpace(line), theLast); ok {
+			number, _, _ := strings.Cut(rest, " ")
+			if n, err := strconv.Atoi(number); err == nil && n >= 0 && n <= len(pins) {
+				return pins[:len(pins)-n]
+			}
+		}
+	}
+	return pins
 }
 
 // RenderCredentials returns the drop-in that makes CRI-O use the pull secret.

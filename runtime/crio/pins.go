@@ -32,12 +32,16 @@ func (p *Pins) path() string {
 	return filepath.Join(p.Dir, name)
 }
 
-// Current returns the pins of the drop-in, none if it does not exist. exact reports that its
-// content is that of RenderPinned. others are the pins of a later file, which replace them.
-func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, err error) {
-	if config, err := ReadConfig(os.DirFS(p.Dir)); err == nil && config.PinnedBy != PinnedImagesPath {
-		others = config.PinnedImages
+// Current returns the pins of the drop-in, none if it does not exist. exact reports that it has what Apply writes for
+// them. others reports whether another file pins an image: a later one, which replaces them, or an earlier one, whose pins
+// the drop-in has, too.
+func (p *Pins) Current() (images []pinset.Image, exact bool, others func(name string) bool, err error) {
+	config, configErr := ReadConfig(os.DirFS(p.Dir)) // Check reports the error
+	theirs := config.Earlier
+	if configErr == nil && config.PinnedBy != PinnedImagesPath {
+		theirs = config.PinnedImages
 	}
+	others = newPatterns(theirs).match
 	content, err := os.ReadFile(p.path())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, others, nil
@@ -50,13 +54,13 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others []string, er
 		return nil, false, others, nil // another program has written it: Apply replaces it
 	}
 	var set pinset.Set
-	for _, pin := range *s.Crio.Image.PinnedImages {
+	for _, pin := range ofPinbox(content, *s.Crio.Image.PinnedImages) {
 		if img, err := pinset.ParseImage(pin); err == nil {
 			set.Images = append(set.Images, img)
 		}
 	}
 	images = pinset.Union(set)
-	return images, string(content) == string(RenderPinned(images)), others, nil
+	return images, string(content) == string(renderPins(images, config)), others, nil
 }
 
 // Apply writes the drop-in, if it has changed, and makes CRI-O reload it. It does not reload a
@@ -67,11 +71,14 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
-	if _, err := atomicfile.WriteOutside(p.path(), RenderPinned(images), 0o644); err != nil {
+	config, configErr := ReadConfig(os.DirFS(p.Dir))
+	if _, err := atomicfile.WriteOutside(p.path(), renderPins(images, config), 0o644); err != nil {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
-	if _, err := ReadConfig(os.DirFS(p.Dir)); err != nil {
-		return false, nil
+	if configErr != nil {
+		if _, err := ReadConfig(os.DirFS(p.Dir)); err != nil { // it may have been the old drop-in
+			return false, nil
+		}
 	}
 	p.reloaded = time.Now()
 	if err := p.Reload(ctx); err != nil {

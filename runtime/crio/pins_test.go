@@ -61,6 +61,45 @@ func TestPinsAreWrittenWhenTheyChange(t *testing.T) {
 	}
 }
 
+// The drop-in has the pins of earlier files, too, which it would else replace, whatever characters they have; but not the one
+// that crashes CRI-O. They are not taken for pins of pinbox.
+func TestPinsOfEarlierFilesStay(t *testing.T) {
+	etc := t.TempDir()
+	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { return nil }}
+	want := images(t, documented[:2]...)
+	for _, earlier := range []string{
+		`["quay.io/site/*", "*cilium*"]`, `["` + documented[0] + `", "` + documented[2] + `"]`, `["*"]`, `["*", "a\"b\\c\u0001<d>"]`, `[]`,
+	} {
+		if err := os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		content := []byte("[crio.image]\npinned_images = " + earlier + "\n")
+		if err := os.WriteFile(filepath.Join(etc, "crio.conf.d/20-site"), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, exact, _, err := p.Current(); err != nil || exact {
+			t.Errorf("%s: got exact %v, %v, want a drop-in that is not as it should be", earlier, exact, err)
+		}
+		if reloaded, err := p.Apply(t.Context(), want); err != nil || !reloaded {
+			t.Fatalf("%s: got reloaded %v, %v, want true", earlier, reloaded, err)
+		}
+		now, exact, others, err := p.Current()
+		if err != nil || !exact || !slices.Equal(now, want) {
+			t.Errorf("%s: got the pins %v, exact %v, %v, want %v", earlier, now, exact, err, want)
+		}
+		config, err := crio.ReadConfig(os.DirFS(etc))
+		if err != nil || config.PinnedBy != crio.PinnedImagesPath {
+			t.Fatalf("%s: got the pins of %s, %v, want those of the drop-in", earlier, config.PinnedBy, err)
+		}
+		if got := config.PinnedImages[2:]; !slices.Equal(got, config.Earlier) || slices.Contains(got, "*") {
+			t.Errorf("%s: got the pins %q after those of pinbox, want %q", earlier, got, config.Earlier)
+		}
+		if site := "quay.io/site/x:1"; others(site) != strings.Contains(earlier, "site") {
+			t.Errorf("%s: got that another file pins %s: %v", earlier, site, others(site))
+		}
+	}
+}
+
 // On a full disk, the pins stay as they were: CRI-O reads a whole drop-in at its next start.
 func TestPinsOnAFullDisk(t *testing.T) {
 	fixtures.NeedRoot(t)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // maxRunning limits the configuration that CRI-O sends, in bytes. That of CRI-O 1.34 has 20 KB, and a pin takes
@@ -20,8 +22,12 @@ const maxRunning = 16 << 20
 // retry is the time between two questions, while CRI-O starts.
 const retry = 100 * time.Millisecond
 
-// Running returns the storage options of the CRI-O that listens on a socket: what its files and the options of
-// its command line come to. It waits until CRI-O answers. Source: GET /config in CRI-O's server/inspect.go.
+// ErrWithoutStores means that CRI-O runs, and does not have the stores.
+var ErrWithoutStores = fault.New(fault.Other, "CRI-O runs without the stores",
+	"`systemctl status crio` and `crio status config` show what it reads")
+
+// Running returns the storage options and the signature policy of the CRI-O that listens on a socket: what its files and the options of
+// its command line come to. Source: GET /config in CRI-O's server/inspect.go.
 func Running(ctx context.Context, socket string) (Config, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -29,14 +35,25 @@ func Running(ctx context.Context, socket string) (Config, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(socket, "unix://"))
 		},
 	}}
+	answer, err := get(ctx, client)
+	if err != nil {
+		return Config{}, err
+	}
+	var s section
+	if err := toml.Unmarshal(answer, &s); err != nil {
+		return Config{}, err
+	}
+	c := Config{StorageOptions: s.Crio.StorageOption}
+	replace(&c.SignaturePolicy, s.Crio.Image.Policy)
+	return c, nil
+}
+
+// Started is Running once CRI-O answers.
+func Started(ctx context.Context, socket string) (Config, error) {
 	for {
-		answer, err := get(ctx, client)
+		config, err := Running(ctx, socket)
 		if err == nil {
-			var s section
-			if err := toml.Unmarshal(answer, &s); err != nil {
-				return Config{}, err
-			}
-			return Config{StorageOptions: s.Crio.StorageOption}, nil
+			return config, nil
 		}
 		select {
 		case <-ctx.Done():

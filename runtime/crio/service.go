@@ -161,14 +161,13 @@ func (s Service) value(o option) (value, by string) {
 	return value, by
 }
 
-// Unsuitable lists why a CRI-O that is started like this has no stores of pinbox, or does not start with them:
-// options that replace what files say, and a storage driver other than overlay. storage are the files of
-// containers/storage that it reads, the first of which that exists counts.
-func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
+// Replaced lists the options of a CRI-O that is started like this which replace what its files in the folder dir say of
+// stores and pins.
+func (s Service) Replaced(dir string) (problems []string) {
 	for _, other := range []struct {
 		option option
 		usual  string
-	}{{optionConfig, path.Join(etcCrio, "crio.conf")}, {optionConfigDir, path.Dir(StoresPath)}} {
+	}{{optionConfig, path.Join(dir, "crio.conf")}, {optionConfigDir, path.Join(dir, "crio.conf.d")}} {
 		if value, by := s.value(other.option); by != "" && path.Clean(value) != other.usual {
 			problems = append(problems, fmt.Sprintf("%s makes it read %s instead of %s (--%s)", by, value, other.usual,
 				other.option.name))
@@ -183,16 +182,24 @@ func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
 				"in %s", by, replaced.option.name, value, replaced.what, path.Dir(StoresPath)))
 		}
 	}
+	return problems
+}
+
+// Unsuitable lists why a CRI-O that is started like this has no stores of pinbox, or does not start with them:
+// options that replace what files say, and a storage driver other than overlay. storage are the files of
+// containers/storage that it reads, the first of which that exists counts.
+func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
+	problems = s.Replaced(etcCrio)
 	driver, by := c.StorageDriver, c.StorageDriverBy
 	if value, file := s.value(optionDriver); file != "" {
 		driver, by = value, file
 	}
 	n := slices.IndexFunc(storage, func(f Source) bool { return f.Content != nil })
 	if driver == "" && n >= 0 {
-		if d, err := StorageConfDriver(storage[n].Content); err != nil {
+		if found, err := ReadStorage(storage[n].Content); err != nil {
 			problems = append(problems, fmt.Sprintf("%s: %v", storage[n].Name, err))
 		} else {
-			driver, by = d, storage[n].Name
+			driver, by = found.Driver, storage[n].Name
 		}
 	}
 	if driver != "" && driver != "overlay" {

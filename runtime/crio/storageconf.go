@@ -9,26 +9,29 @@ const (
 	VendorStorageConf = "/usr/share/containers/storage.conf"
 )
 
-// StorageConfDriver returns the storage driver that the content of such a file sets; "" if it sets none.
-func StorageConfDriver(content []byte) (string, error) {
-	var c struct {
-		Storage struct {
-			Driver string `toml:"driver"`
-		} `toml:"storage"`
-	}
-	err := toml.Unmarshal(content, &c)
-	return c.Storage.Driver, err
+// DefaultRunRoot is the run root if no file sets one.
+const DefaultRunRoot = "/run/containers/storage"
+
+// Storage is what such a file sets; "" or none for what it does not.
+type Storage struct {
+	Driver string
+	// RunRoot is the folder of the records that do not survive a reboot; with transient_store, those of all containers.
+	RunRoot string
+	// Stores are the additional image stores.
+	Stores []string
 }
 
-// StorageConfStores returns the additional image stores that the content of such a file names.
-func StorageConfStores(content []byte) ([]string, error) {
+// ReadStorage reads the content of such a file.
+func ReadStorage(content []byte) (Storage, error) {
 	var c struct {
 		Storage struct {
+			Driver  string `toml:"driver"`
+			RunRoot string `toml:"runroot"`
 			Options struct {
 				Stores []string `toml:"additionalimagestores"`
 			} `toml:"options"`
 		} `toml:"storage"`
 	}
 	err := toml.Unmarshal(content, &c)
-	return c.Storage.Options.Stores, err
+	return Storage{c.Storage.Driver, c.Storage.RunRoot, c.Storage.Options.Stores}, err
 }

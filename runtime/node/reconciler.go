@@ -70,7 +70,11 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
 	images, _ := o.imageStores()                      // and also this one
 	slots, _, others, _ := o.slots()                  // and also the error of slots
-	r.Disk = stores.Disk{Slots: append(slots, others...), Sets: o.Sets, Staging: o.stagingDir(config)}
+	slots = append(slots, others...)
+	hidden, runningErr := o.checkRunning(ctx, config, images, slots)
+	r.Disk = stores.Disk{
+		Slots: slots, Hidden: hidden, Sets: o.Sets, Staging: o.stagingDir(config), RunRoots: o.runRoots(),
+	}
 	r.CopyVolumes = ownStore{o: o}.copies()
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: o.insecure(ctx, client, config),
@@ -89,7 +93,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 		}
 	}
 	admission, namesErr := readAdmission(o, k)
-	return errors.Join(err, namesErr, checkTwice(images), admission.check(ctx, client))
+	return errors.Join(err, namesErr, checkTwice(images), runningErr, admission.check(ctx, client))
 }
 
 // insecure are the registries that CRI-O uses without TLS by its own configuration.

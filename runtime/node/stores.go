@@ -48,6 +48,7 @@ func (o Options) manager() (stores.Manager, error) {
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
+		RunRoots: o.runRoots(),
 		Programs: filepath.Join(o.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
@@ -81,8 +82,8 @@ func (o Options) slots() (slots, configured, others []string, err error) {
 	return slots, configured, others, err
 }
 
-// storageConf returns the stores that storage.conf names: in the same etc as the folder of CRI-O's configuration.
-func storageConf(crioDir string) ([]string, error) {
+// storageConf reads storage.conf, in the same etc as the folder of CRI-O's configuration.
+func storageConf(crioDir string) (crio.Storage, error) {
 	root := filepath.Dir(filepath.Dir(filepath.Clean(crioDir)))
 	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
 		content, err := os.ReadFile(filepath.Join(root, name))
@@ -90,23 +91,35 @@ func storageConf(crioDir string) ([]string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return crio.Storage{}, err
 		}
-		return crio.StorageConfStores(content)
+		return crio.ReadStorage(content)
 	}
-	return nil, nil
+	return crio.Storage{}, nil
 }
 
 // imageStores are the additional image stores that CRI-O has: those of storage.conf, and those of its own files.
 func (o Options) imageStores() ([]string, error) {
 	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
-	stores, confErr := storageConf(o.CRIODir)
+	storage, confErr := storageConf(o.CRIODir)
 	var options []string
-	for _, store := range stores { // ReloadConfigurationFile in containers/storage, types/options.go
+	for _, store := range storage.Stores { // ReloadConfigurationFile in containers/storage, types/options.go
 		options = append(options, "overlay.imagestore="+store)
 	}
 	config.StorageOptions = append(options, config.StorageOptions...)
 	return config.ImageStores(), errors.Join(err, confErr)
+}
+
+// runRoots are the folders of containers/storage that may have records which do not survive a reboot.
+func (o Options) runRoots() (roots []string) {
+	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
+	storage, _ := storageConf(o.CRIODir)
+	for _, root := range []string{config.RunRoot, storage.RunRoot, crio.DefaultRunRoot} {
+		if root != "" && !slices.Contains(roots, root) {
+			roots = append(roots, root)
+		}
+	}
+	return roots
 }
 
 // ErrTwice means that CRI-O lists the images of a store twice.

@@ -19,7 +19,7 @@ func (h host) podman(old Manifest) (files []provision.File, others bool, notes [
 		if err != nil {
 			return nil, false, nil, err
 		}
-		if has, err := crio.StorageConfStores(theirs); err == nil && !lacksSlot(has) {
+		if has, err := crio.ReadStorage(theirs); err == nil && !lacksSlot(has.Stores) {
 			return nil, true, nil, nil
 		}
 		var b strings.Builder
@@ -67,11 +67,11 @@ func withStores(vendor []byte) ([]byte, error) {
 		vendor = []byte("[storage]\ndriver = \"overlay\"\nrunroot = \"/run/containers/storage\"\n" +
 			"graphroot = \"" + provision.MainStore + "\"\n" + section + "\n")
 	}
-	theirs, err := crio.StorageConfStores(vendor)
+	theirs, err := crio.ReadStorage(vendor)
 	if err != nil {
 		return nil, err
 	}
-	list := listLine(append(theirs, crio.Slots()...))
+	list := listLine(append(theirs.Stores, crio.Slots()...))
 	lines := strings.Split(strings.TrimSuffix(string(vendor), "\n"), "\n")
 	out := []string{"# Written by pinbox, of " + crio.VendorStorageConf + " and the read-only image stores."}
 	for n := 0; n < len(lines); n++ {
@@ -86,7 +86,7 @@ func withStores(vendor []byte) ([]byte, error) {
 		}
 	}
 	result := []byte(strings.Join(out, "\n") + "\n")
-	if got, err := crio.StorageConfStores(result); err != nil || lacksSlot(got) {
+	if got, err := crio.ReadStorage(result); err != nil || lacksSlot(got.Stores) {
 		return nil, fmt.Errorf("it has no section %s to which the stores could be added: %w", section, err)
 	}
 	return result, nil

@@ -31,9 +31,6 @@ var (
 	// ErrBusy means that another process sets the machine up.
 	ErrBusy = fault.New(fault.Busy, "another setup runs",
 		"wait until it has ended")
-	// ErrNotRead means that CRI-O was restarted, and does not have the stores.
-	ErrNotRead = fault.New(fault.Other, "CRI-O runs without the stores",
-		"`systemctl status crio` and `crio status config` show what it reads")
 )
 
 // Options of a setup. The zero value is for this machine.
@@ -317,14 +314,14 @@ const nodeUnit = "pinbox-node.service"
 func (s Setup) hasStores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Wait)
 	defer cancel()
-	config, err := crio.Running(ctx, s.Socket)
+	config, err := crio.Started(ctx, s.Socket)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrNotRead, err)
+		return fmt.Errorf("%w: %w", crio.ErrWithoutStores, err)
 	}
 	stores := config.ImageStores()
 	for _, slot := range crio.Slots() {
 		if !slices.Contains(stores, slot) {
-			return fmt.Errorf("%w: its configuration has no %s; `crio status config` shows it", ErrNotRead, slot)
+			return fmt.Errorf("%w: its configuration has no %s; `crio status config` shows it", crio.ErrWithoutStores, slot)
 		}
 	}
 	return nil

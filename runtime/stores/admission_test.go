@@ -154,26 +154,33 @@ func TestNameOfAnotherImage(t *testing.T) {
 	foreign.release.Name = "other"
 	for name, c := range map[string]struct {
 		own, attached, next testStore
-		main                string
+		main, manifest      string
 		moved               bool
 		want                error
 	}{
-		"the same image":                  {testStore{n: 0}, tagged(1), tagged(1), "", false, nil},
-		"a delta after another":           {testStore{n: 0}, tagged(1), tagged(2), "", true, nil},
-		"a delta after its base":          {tagged(0), delta(1), tagged(2), "", true, nil},
-		"a full store of the appliance":   {testStore{n: 0}, tagged(1), tagged(5), "", true, nil},
-		"a full store after a delta":      {testStore{n: 0}, tagged(1), foreign, "", false, stores.ErrNameTaken},
-		"a full store after the base":     {tagged(0), delta(1), foreign, "", false, stores.ErrNameTaken},
-		"a delta after another full one":  {testStore{n: 0}, foreign, tagged(1), "", false, stores.ErrNameTaken},
-		"an image that CRI-O has pulled":  {testStore{n: 0}, delta(1), tagged(2), tag, false, stores.ErrNameTaken},
-		"an image that CRI-O pulled, too": {testStore{n: 0}, delta(1), delta(2), tag, false, nil},
+		"the same image":                  {testStore{n: 0}, tagged(1), tagged(1), "", "", false, nil},
+		"a delta after another":           {testStore{n: 0}, tagged(1), tagged(2), "", "", true, nil},
+		"a delta after its base":          {tagged(0), delta(1), tagged(2), "", "", true, nil},
+		"a full store of the appliance":   {testStore{n: 0}, tagged(1), tagged(5), "", "", true, nil},
+		"a full store after a delta":      {testStore{n: 0}, tagged(1), foreign, "", "", false, stores.ErrNameTaken},
+		"a full store after the base":     {tagged(0), delta(1), foreign, "", "", false, stores.ErrNameTaken},
+		"a delta after another full one":  {testStore{n: 0}, foreign, tagged(1), "", "", false, stores.ErrNameTaken},
+		"an image that CRI-O has pulled":  {testStore{n: 0}, delta(1), tagged(2), tag, "", false, stores.ErrNameTaken},
+		"an image that CRI-O pulled, too": {testStore{n: 0}, delta(1), delta(2), tag, "", false, nil},
+		// A pull in parts makes another ID of the same manifest.
+		"an image that CRI-O pulled in parts":            {testStore{n: 0}, delta(1), tagged(2), tag, manifestOf(2), false, nil},
+		"an image that CRI-O pulled in parts, by digest": {testStore{n: 0}, delta(1), tagged(2), pinOf(2), "", false, nil},
+		"another manifest by this tag":                   {testStore{n: 0}, delta(1), tagged(2), tag, manifestOf(1), false, stores.ErrNameTaken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, c.own)
 			d.attach(stores.AttachOptions{Source: c.attached.folder(t), Force: true})
 			if c.main != "" {
-				write(t, filepath.Join(d.main, layout.ImagesFile),
-					string(records(t, object{"id": idOf("image", 7), "names": []string{c.main}})))
+				record := object{"id": idOf("image", 7), "names": []string{c.main}}
+				if c.manifest != "" {
+					record["digest"] = digest.FromString(c.manifest)
+				}
+				write(t, filepath.Join(d.main, layout.ImagesFile), string(records(t, record)))
 			}
 			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.next.folder(t), GraphRoots: []string{d.main}, Force: true})
 			if !errors.Is(err, c.want) || slices.Equal(a.Moved, []string{tag}) != c.moved {

@@ -157,7 +157,7 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 	if err := s.programs.repair(ctx, r, os.DirFS(s.slots.path(a.Store)), o); err != nil {
 		return a, err
 	}
-	if o.Auto || o.KeepSets || s.state.Current == r.ID {
+	if o.Auto || o.KeepSets || s.state.Current == r.ID && s.releases.checkSets(s.state) == nil {
 		return a, nil
 	}
 	if r.Sets == nil { // it was attached with KeepSets

@@ -167,7 +167,7 @@ func (p *planner) keepWanted() error {
 
 // keepUsed keeps the layers and images that CRI-O's main store refers to.
 func (p *planner) keepUsed(graphRoots []string) error {
-	main, err := readMain(graphRoots)
+	main, err := p.usage.readMain(graphRoots)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // If CRI-O begins to use a store while it is unmounted, the store is mounted again.
@@ -106,6 +107,33 @@ func TestDetachWithSplitDisks(t *testing.T) {
 		t.Errorf("an unknown root of containers: got %v, want %v", err, os.ErrNotExist)
 	}
 	d.wantMounted(1)
+}
+
+// With transient_store in storage.conf, the records of containers are in the run root, which a reboot empties.
+func TestDetachWithTransientContainers(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: testStore{n: 1}.folder(t), KeepSets: true})
+	run := t.TempDir()
+	d.RunRoots = []string{run, filepath.Join(run, "missing")}
+	for name, record := range map[string]object{
+		layout.VolatileContainersFile: {"id": idOf("container", 1), "image": idOf("image", 1)},
+		layout.VolatileLayersFile:     {"id": idOf("container", 1), "parent": idOf("layer", 1)},
+	} {
+		file := filepath.Join(run, name)
+		write(t, file, string(records(t, record)))
+		if _, err := d.Detach(t.Context(), "1", d.main); !errors.Is(err, stores.ErrInUse) {
+			t.Errorf("%s: got %v, want %v", name, err, stores.ErrInUse)
+		}
+		if _, err := d.Compact(t.Context(), stores.CompactOptions{GraphRoots: []string{d.main}}); err != nil && !errors.Is(err, stores.ErrNothingToCompact) {
+			t.Errorf("%s: got %v, want no error of the run root", name, err)
+		}
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
+		t.Errorf("without containers: got %v, want no error", err)
+	}
 }
 
 // Why the file of a store cannot be removed is returned, and the next command removes it.

@@ -63,7 +63,7 @@ func (u usage) checkAll(all []Store, graphRoots []string) error {
 	if len(all) == 0 {
 		return nil
 	}
-	main, err := readMain(graphRoots)
+	main, err := u.readMain(graphRoots)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ type Manager struct {
 	ConfigError error
 	// OtherStores are the graph roots of other additional image stores of CRI-O.
 	OtherStores []string
+	// RunRoots are the folders with records of containers/storage that do not survive a reboot. They may be missing.
+	RunRoots []string
 	// Appliance is the release of the appliance's own store, and OwnStore the digest of the file of that
 	// store; zero if they are unknown.
 	Appliance pinset.ReleaseID
@@ -113,7 +115,7 @@ func (m Manager) parts() parts {
 				policy: m.Verity, mapper: &askedOnce{DeviceMapper: m.Mapper}, required: m.Signed || requiresSignatures(m.Keys),
 			},
 		},
-		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted},
+		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted, runRoots: m.RunRoots},
 		releases: releases{sets: m.Sets, slots: slots, own: m.Appliance, keep: m.KeepPrevious},
 		programs: programs{dir: m.Programs, own: m.OwnProgram},
 	}
@@ -200,7 +202,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 	notSaved := noteOwn(s, own)
 	found, err := s.reconcile(ctx)
 	all, statusErr := s.state.statuses(ctx, s.mounts, found)
-	return all, errors.Join(restored, notReplaced, notSaved, err, statusErr)
+	return all, errors.Join(restored, notReplaced, notSaved, err, statusErr, s.releases.checkSets(s.state))
 }
 
 // hasState reports whether a store was ever attached to this node.

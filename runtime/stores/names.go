@@ -40,12 +40,12 @@ func (n naming) check(o Store, c content, graphRoots []string) (moved []string, 
 	slots := n.slots.mountedExcept(o, mounted)
 	appliance := n.appliance(slots, relative{c.Lock.Name, c.Delta})
 	for _, root := range slices.Concat(slots, n.slots.others, graphRoots) {
-		found, err := otherImages(root, c.Names)
+		found, err := otherImages(root, c)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", root, err)
 		}
 		for name, id := range found {
-			if strings.Contains(name, "@") || !appliance[root] {
+			if !appliance[root] {
 				return nil, fmt.Errorf("%w: %s is the image %.12s in this store, and %.12s in %s", ErrNameTaken, name,
 					c.Names[name], id, root)
 			}
@@ -71,6 +71,24 @@ func Images(roots ...string) (all []pinset.StoredImage, err error) {
 	return all, errors.Join(errs...)
 }
 
+// Unsigned returns the images of stores that have no signature of an image.
+func Unsigned(roots ...string) (all []pinset.StoredImage, err error) {
+	var errs []error
+	for _, root := range roots {
+		err := layout.Open(os.DirFS(root)).Images(func(i layout.Image) error {
+			signature := func(key string) bool { return strings.HasPrefix(key, layout.SignaturePrefix) }
+			if !slices.ContainsFunc(i.BigDataNames, signature) {
+				all = append(all, pinset.StoredImage{ID: i.ID, Names: i.Names})
+			}
+			return nil
+		})
+		if err := ignoreNotExist(err); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", root, err))
+		}
+	}
+	return all, errors.Join(errs...)
+}
+
 // Names returns the IDs of the images of stores, by their names.
 func Names(roots ...string) (map[string]string, error) {
 	images, err := Images(roots...)
@@ -83,13 +101,22 @@ func Names(roots ...string) (map[string]string, error) {
 	return names, err
 }
 
-// otherImages finds the images of a store that have one of the names and another ID. A folder without
-// a store has none.
-func otherImages(root string, names map[string]string) (map[string]string, error) {
+// otherImages finds the images at a root that have a name of a store, and are other ones. A name with a digest is one
+// image, whatever its ID: audit has compared it with the manifest in the store, and CRI-O gives an image that it pulled in
+// parts another ID (the digest of its TOC in containers/storage). A folder without a store has none.
+func otherImages(root string, c content) (map[string]string, error) {
+	manifests := map[string][]digest.Digest{} // by the tag
+	for _, locked := range c.Lock.Images {
+		for _, tag := range locked.Tags {
+			manifests[tag] = []digest.Digest{locked.Manifest, locked.Index}
+		}
+	}
 	found := map[string]string{}
 	err := layout.Open(os.DirFS(root)).Images(func(i layout.Image) error {
 		for _, name := range i.Names {
-			if id, ok := names[name]; ok && id != i.ID {
+			id, ok := c.Names[name]
+			same := id == i.ID || strings.Contains(name, "@") || i.Digest != "" && slices.Contains(manifests[name], i.Digest)
+			if ok && !same {
 				found[name] = i.ID
 			}
 		}

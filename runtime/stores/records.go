@@ -80,10 +80,12 @@ func (r records) layer(id string) bool {
 
 // readMain reads the records of CRI-O's main store at all its graph roots. If one is missing, perhaps
 // because its disk is not mounted, that is an error: then it is unknown what it uses.
-func readMain(graphRoots []string) (all records, err error) {
-	for _, root := range graphRoots {
-		_, err := os.Stat(filepath.Join(root, layout.LayersDir))
+func (u usage) readMain(graphRoots []string) (all records, err error) {
+	for n, root := range slices.Concat(graphRoots, u.runRoots) {
 		var r records
+		if n < len(graphRoots) {
+			_, err = os.Stat(filepath.Join(root, layout.LayersDir))
+		}
 		if err == nil {
 			r, err = readRecords(os.DirFS(root))
 		}

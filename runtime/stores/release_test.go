@@ -163,6 +163,43 @@ func TestChangedSets(t *testing.T) {
 	}
 }
 
+// ostree keeps /etc with each version of the system and /var once: after a rollback of the system, the folder has the sets
+// of the release before. That is seen, and they are not taken for changes of the user.
+func TestFolderOfSetsIsRolledBack(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	path := filepath.Join(d.Sets, "s.yaml")
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := testStore{n: 1, release: pinset.ReleaseID{Name: "small", Number: 1}}.folder(t)
+	d.attach(stores.AttachOptions{Source: first})
+	if err := d.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	for _, to := range []string{"forward", "back"} {
+		write(t, path, string(before))
+		if err := d.reconcile(); !errors.Is(err, stores.ErrOtherSets) || !strings.Contains(err.Error(), "small release 1 is current") {
+			t.Errorf("got %v, want %v with both releases", err, stores.ErrOtherSets)
+		}
+		if _, err := d.Status(t.Context()); !errors.Is(err, stores.ErrOtherSets) {
+			t.Errorf("got the status %v, want %v", err, stores.ErrOtherSets)
+		}
+		if to == "back" {
+			d.rollback(0)
+		}
+		d.attach(stores.AttachOptions{Source: first})
+		d.wantSet(1)
+		if err := d.reconcile(); err != nil {
+			t.Errorf("%s: got %v, want no error", to, err)
+		}
+	}
+	write(t, path, string(before)+"# mine\n")
+	if err := d.reconcile(); err != nil {
+		t.Errorf("a set that a user has changed: got %v, want no error", err)
+	}
+}
+
 // A store is named by its slot, the name of its appliance, or the beginning of its digest.
 func TestFindStoreByName(t *testing.T) {
 	d := newNode(t, testStore{n: 0})

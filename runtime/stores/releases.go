@@ -19,6 +19,11 @@ import (
 var ErrNoPrevious = fault.New(fault.Input, "no previous release",
 	"spec.node.keepPrevious sets how many previous releases stay; an earlier store can be attached again")
 
+// ErrOtherSets means that the folder of sets was rolled back and the state was not: ostree keeps /etc with each version of
+// the system, and /var once.
+var ErrOtherSets = fault.New(fault.Other, "the folder of sets has those of another release",
+	"`pinbox-node rollback` makes the release before current, too; `pinbox-node attach` of the current one writes its sets again")
+
 // Rollback makes the release before the current one current.
 func (m Manager) Rollback(ctx context.Context) (Release, error) {
 	s, release, err := m.open(ctx)
@@ -125,7 +130,7 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	s.SetsToRemove = append(s.SetsToRemove, names...)
 	slices.Sort(s.SetsToRemove)
 	s.SetsToRemove = slices.Compact(s.SetsToRemove)
-	if s.SetsPending { // the folder still has the sets of another release
+	if s.SetsPending || r.checkSets(*s) != nil { // the folder has the sets of another release
 		return nil
 	}
 	sets := map[string]string{}
@@ -141,6 +146,38 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	}
 	current.Sets = sets // a new map, since clones of the state share the old one
 	return nil
+}
+
+// checkSets returns an ErrOtherSets if the folder has exactly the sets of another release than the current one.
+func (r releases) checkSets(s State) error {
+	current := s.release(s.Current)
+	if current == nil || s.SetsPending || r.has(current.Sets, nil) {
+		return nil
+	}
+	for _, other := range s.Releases {
+		if other.ID != s.Current && len(other.Sets) > 0 && r.has(other.Sets, current.Sets) {
+			return fmt.Errorf("%w: %s has those of %s, and %s is current", ErrOtherSets, r.sets, other.Title(), current.Title())
+		}
+	}
+	return nil
+}
+
+// has reports whether the folder has these sets, and none of the others that are not among them.
+func (r releases) has(sets, others map[string]string) bool {
+	for name, text := range sets {
+		if found, err := os.ReadFile(filepath.Join(r.sets, name)); err != nil || string(found) != text {
+			return false
+		}
+	}
+	for name := range others {
+		if _, both := sets[name]; both {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(r.sets, name)); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 // write writes sets into the folder and then removes the files in old that are not among them.

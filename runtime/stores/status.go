@@ -56,7 +56,7 @@ func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
 		}
 	}
 	all, err := s.statuses(ctx, mounts, found)
-	return all, errors.Join(s.restored, err)
+	return all, errors.Join(s.restored, err, m.parts().releases.checkSets(s))
 }
 
 func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Status, error) {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -63,8 +64,10 @@ func readLock(file string) (pinset.Lock, error) {
 
 // Disk reads what a pass needs of the node's file systems.
 type Disk struct {
-	// Slots are the mount points of read-only stores.
-	Slots []string
+	// Slots are the mount points of read-only stores. CRI-O does not have those that are Hidden from it.
+	Slots, Hidden []string
+	// RunRoots are the folders with records of the main store that do not survive a reboot. They may be missing.
+	RunRoots []string
 	// Sets is the folder of sets.
 	Sets string
 	// Staging is the folder in which CRI-O's pulls keep blobs until they are unpacked.
@@ -86,9 +89,32 @@ func (d Disk) Locks() (stores, sets []pinset.Lock, err error) {
 // Images reads the images of the mounted stores.
 func (d Disk) Images() ([]pinset.StoredImage, error) { return Images(d.Slots...) }
 
-// Layers reads the layers of the main store at graphRoot and of the mounted stores.
+// Layers reads the layers of the main store at graphRoot and of the mounted stores that CRI-O has.
 func (d Disk) Layers(graphRoot string) (pinset.Layers, error) {
-	return Layers(append([]string{graphRoot}, d.Slots...)...)
+	roots := []string{graphRoot}
+	for _, slot := range d.Slots {
+		if !slices.Contains(d.Hidden, slot) {
+			roots = append(roots, slot)
+		}
+	}
+	return Layers(roots...)
+}
+
+// InUse returns the IDs of the images that containers of the main store at graphRoot have: those of podman, too, which
+// CRI-O does not list.
+func (d Disk) InUse(graphRoot string) (map[string]bool, error) {
+	used := map[string]bool{}
+	var errs []error
+	for _, root := range append([]string{graphRoot}, d.RunRoots...) {
+		err := layout.Open(os.DirFS(root)).Containers(func(c layout.Container) error {
+			used[c.Image] = true
+			return nil
+		})
+		if ignoreNotExist(err) != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", root, err))
+		}
+	}
+	return used, errors.Join(errs...)
 }
 
 // Space returns the space at graphRoot and in the staging folder.

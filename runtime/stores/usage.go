@@ -19,6 +19,8 @@ type usage struct {
 	slots   slots
 	sources sources
 	wanted  func() ([]pinset.Image, error)
+	// runRoots have records of the main store, too.
+	runRoots []string
 }
 
 // maxBlockers is how many users of a store an error names.
@@ -35,7 +37,7 @@ func (u usage) check(s State, o Store, graphRoots []string) error {
 		return err
 	}
 	r := newReferences()
-	if r.main, err = readMain(graphRoots); err != nil {
+	if r.main, err = u.readMain(graphRoots); err != nil {
 		return err
 	}
 	if err := u.addOthers(&r, o, mounted); err != nil {
@@ -134,7 +136,7 @@ func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error
 	}
 	r := newReferences()
 	r.addOther(*records)
-	if r.main, err = readMain(c.GraphRoots); err != nil {
+	if r.main, err = u.readMain(c.GraphRoots); err != nil {
 		return err
 	}
 	if err := u.addOthers(&r, c.Store, mounted); err != nil {

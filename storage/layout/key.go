@@ -24,7 +24,10 @@ func ManifestKey(d digest.Digest) string { return "manifest-" + d.String() }
 
 // SignatureKey returns the key of the signatures of a manifest: signatureBigDataKey in
 // containers/image, storage/storage_image.go.
-func SignatureKey(d digest.Digest) string { return "signature-" + d.Encoded() }
+func SignatureKey(d digest.Digest) string { return SignaturePrefix + "-" + d.Encoded() }
+
+// SignaturePrefix begins the keys of signatures, those of the main manifest too.
+const SignaturePrefix = "signature"
 
 // ConfigKey returns the key of the configuration of an image, whose digest is the ID of the image.
 func ConfigKey(image string) string {

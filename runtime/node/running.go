@@ -1,0 +1,104 @@
+package node
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
+)
+
+// checkRunning asks CRI-O what it runs with, since options of its command line may come before its files. hidden are the
+// slots whose stores it does not have. There is no error while CRI-O does not answer: the pass reports that. config and named
+// are what its files come to, and slots all read-only stores.
+func (o Options) checkRunning(
+	ctx context.Context, config crio.Config, named, slots []string,
+) (hidden []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	if running, failed := crio.Running(ctx, o.Socket); failed == nil {
+		hidden, err = o.hidden(ctx, running, named)
+		config = running
+	}
+	return hidden, errors.Join(err, checkPolicy(cmp.Or(config.SignaturePolicy, crio.DefaultPolicy), slots))
+}
+
+// hidden returns the slots with a store that the CRI-O which runs does not have, whatever its files say. The error is a
+// crio.ErrWithoutStores with the reason and the cure; also if CRI-O will not have a store once it starts again. running is
+// what it runs with, and named are the stores that its files name.
+func (o Options) hidden(ctx context.Context, running crio.Config, named []string) (slots []string, err error) {
+	var unnamed []string
+	for _, slot := range crio.Slots() {
+		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
+		if _, err := os.Stat(filepath.Join(here, layout.ImagesFile)); err != nil {
+			continue // no store is mounted
+		}
+		among := func(stores []string) bool { return slices.Contains(stores, slot) || slices.Contains(stores, here) }
+		if !among(running.ImageStores()) {
+			slots = append(slots, here)
+		}
+		if !among(named) {
+			unnamed = append(unnamed, here)
+		}
+	}
+	const cure = "write " + crio.StoresPath + " again (`pinbox-node setup` does), and restart CRI-O"
+	switch {
+	case len(slots) > 0 && len(unnamed) > 0:
+		return slots, fmt.Errorf("%w: no file of %s names %s: %s", crio.ErrWithoutStores, o.CRIODir, unnamed[0], cure)
+	case len(unnamed) > 0:
+		return nil, fmt.Errorf("%w once it starts again: no file of %s names %s: %s", crio.ErrWithoutStores, o.CRIODir,
+			unnamed[0], cure)
+	case len(slots) == 0:
+		return nil, nil
+	}
+	why := []string{"it has not been restarted since its files name them: restart CRI-O"}
+	if service, err := crio.RunningService(ctx, o.Socket); err == nil {
+		if replaced := service.Replaced(o.CRIODir); len(replaced) > 0 {
+			why = replaced
+		}
+	}
+	return slots, fmt.Errorf("%w: it does not have %s, where one is mounted: %s", crio.ErrWithoutStores, slots[0],
+		strings.Join(why, "; "))
+}
+
+// checkPolicy returns an ErrPolicy if a signature policy demands signatures that images of stores do not have.
+func checkPolicy(policyFile string, roots []string) error {
+	content, err := os.ReadFile(policyFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // CRI-O does not start
+	}
+	if err != nil {
+		return err
+	}
+	policy, err := crio.ReadPolicy(content)
+	if err != nil {
+		return fmt.Errorf("%s: %w", policyFile, err)
+	}
+	if !policy.Demands() {
+		return nil
+	}
+	unsigned, err := stores.Unsigned(roots...)
+	var refused []string
+	demands := ""
+	for _, img := range unsigned {
+		for _, name := range img.Names {
+			if demand := policy.Demand(name); demand != "" {
+				refused, demands = append(refused, name), demand
+				break
+			}
+		}
+	}
+	if len(refused) > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %s has %s for %d images without a signature, such as %s: no container of them starts",
+			crio.ErrPolicy, policyFile, demands, len(refused), refused[0]))
+	}
+	return err
+}
