@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,6 +31,8 @@ type nodeState struct {
 	others  func(name string) bool
 	version string
 	stored  []pinset.StoredImage
+	// unlisted means that the runtime answers, and cannot list the images.
+	unlisted bool
 	// present maps the names of all images in the stores to whether they are pinned.
 	present map[string]bool
 	// unpinned are images in the stores that sets had earlier, and no longer have.
@@ -38,6 +41,8 @@ type nodeState struct {
 	// staged.
 	graphRoot string
 	space     []SpaceStatus
+	// setAside are images of the main store that are set aside.
+	setAside []pinset.StoredImage
 	// pause is the name of the image that is always pinned, with any drop-in.
 	pause string
 }
@@ -56,6 +61,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 		// A set or a store that cannot be read may have any of the current pins, so all of them stay.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.pins, n.current)})
 	}
+	n.setAside, _ = r.Disk.SetAside() // Stores reports the error
 	name, version, err := versionOf(ctx, r.Runtime, o.Wait)
 	if err != nil {
 		return n, err
@@ -67,10 +73,11 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	if n.pause, err = r.Runtime.PauseImage(ctx); err != nil {
 		return n, err
 	}
-	if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
-		return n, err
-	}
 	n.graphRoot, _ = r.Runtime.GraphRoot(ctx) // who pulls reports the error
+	if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
+		n.unlisted = true
+		return n, errors.Join(err, r.Disk.Broken(n.graphRoot))
+	}
 	return n, nil
 }
 
@@ -131,6 +138,18 @@ func (n nodeState) storeImages() (all []StoreImage) {
 		if !slices.ContainsFunc(all, same) {
 			all = append(all, s)
 		}
+	}
+	return all
+}
+
+// asideImages describes the images that are set aside.
+func (n nodeState) asideImages() (all []StoreImage) {
+	for _, img := range n.setAside {
+		names := img.Names
+		if len(names) == 0 {
+			names = []string{img.ID}
+		}
+		all = append(all, StoreImage{Names: names})
 	}
 	return all
 }

@@ -42,6 +42,19 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	return r.waitPinned(ctx, &rep.nodeState, o.PinTimeout)
 }
 
+// pinUnlisted pins the images also if CRI-O answers and cannot list them: it reloads all the same, and keeps them from the
+// kubelet once it can.
+func (r *Reconciler) pinUnlisted(ctx context.Context, n nodeState, o Options) error {
+	if o.Owner == MCO || !n.unlisted || n.dropInCurrent() {
+		return nil
+	}
+	short, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	reloaded, err := r.Pins.Apply(short, n.pins)
+	r.reloaded = reloaded
+	return err
+}
+
 // waitPinned lists the images until CRI-O has applied the pins. There is no event to wait for,
 // since CRI-O reloads in the background. A conflict is reported at the end of the pass.
 func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.Duration) error {

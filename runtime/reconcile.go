@@ -71,7 +71,7 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	rep.before, rep.totals, rep.tries = r.previous, r.previous.Totals, r.tries
 	r.stores(ctx, &rep)
 	if rep.nodeState, err = r.observe(ctx, o); err != nil {
-		return r.end(ctx, rep, err)
+		return r.end(ctx, rep, errors.Join(err, r.pinUnlisted(ctx, rep.nodeState, o)))
 	}
 	if o.Owner == MCO || rep.upToDate() && !r.previous.ReloadDue {
 		return r.finish(ctx, rep, o)

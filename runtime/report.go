@@ -72,6 +72,7 @@ func (r report) status(previous Status, now time.Time) Status {
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
 		OwnStore: r.own, Program: r.program, Cluster: r.cluster, StoreImages: r.storeImages(),
 		Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
+		SetAside: r.asideImages(),
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned = previous.Unpinned

@@ -51,6 +51,9 @@ type Status struct {
 	Program *ProgramStatus `json:"program,omitempty"`
 	// StoreImages are the images of read-only stores that no set has.
 	StoreImages []StoreImage `json:"storeImages,omitempty"`
+	// SetAside are images of CRI-O's own store that were taken out of it, until a store with the layers below them is
+	// attached: with them, CRI-O would list no image.
+	SetAside []StoreImage `json:"setAside,omitempty"`
 	// Unpinned are images on the node that no set has any more.
 	Unpinned []string `json:"unpinned,omitempty"`
 	// ReloadDue means that CRI-O may not have read the drop-in since it was written.

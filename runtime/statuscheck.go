@@ -46,7 +46,7 @@ func (s Status) check() error {
 	if err := s.Program.check(); err != nil {
 		return fmt.Errorf("program: %w", err)
 	}
-	for i, img := range s.StoreImages {
+	for i, img := range append(s.StoreImages, s.SetAside...) {
 		if len(img.Names) == 0 {
 			return fmt.Errorf("storeImages[%d]: names: none", i)
 		}

@@ -90,6 +90,9 @@ func (shown shownStatus) print(w io.Writer) error {
 	if len(s.Unpinned) > 0 {
 		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))
 	}
+	for _, img := range s.SetAside {
+		fmt.Fprintf(w, "was set aside, since a store with layers below it is gone: %s\n", img.Names[0])
+	}
 	printStoreImages(w, s.StoreImages)
 	printProgram(w, s.Program)
 	for _, store := range s.Stores {

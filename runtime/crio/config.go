@@ -36,8 +36,8 @@ type Config struct {
 	// and the file that sets it; "" means CRI-O's default, which is true.
 	InternalRepair   bool
 	InternalRepairBy string
-	// RunRoot of containers/storage; "" means that of storage.conf.
-	RunRoot string
+	// Root and RunRoot of containers/storage; "" means those of storage.conf.
+	Root, RunRoot string
 	// StorageDriver of containers/storage, and the file that sets it; "" means that of storage.conf.
 	StorageDriver, StorageDriverBy string
 	// StorageOptions of all files; CRI-O appends them.
@@ -67,6 +67,7 @@ type section struct {
 	PinnedImages *[]string `toml:"pinned_images"` // at the top level, where CRI-O ignores it
 	Crio         struct {
 		InternalRepair *bool    `toml:"internal_repair"`
+		Root           *string  `toml:"root"`
 		RunRoot        *string  `toml:"runroot"`
 		StorageDriver  string   `toml:"storage_driver"`
 		StorageOption  []string `toml:"storage_option"`
@@ -163,6 +164,7 @@ func (c *Config) add(name string, content []byte) error {
 		c.StorageDriver, c.StorageDriverBy = driver, where
 	}
 	c.StorageOptions = append(c.StorageOptions, s.Crio.StorageOption...)
+	replace(&c.Root, s.Crio.Root)
 	replace(&c.RunRoot, s.Crio.RunRoot)
 	replace(&c.AuthFile, s.Crio.Image.AuthFile)
 	replace(&c.SignaturePolicy, s.Crio.Image.Policy)

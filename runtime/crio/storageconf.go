@@ -9,12 +9,17 @@ const (
 	VendorStorageConf = "/usr/share/containers/storage.conf"
 )
 
-// DefaultRunRoot is the run root if no file sets one.
-const DefaultRunRoot = "/run/containers/storage"
+// The folders if no file sets others.
+const (
+	DefaultRoot    = "/var/lib/containers/storage"
+	DefaultRunRoot = "/run/containers/storage"
+)
 
 // Storage is what such a file sets; "" or none for what it does not.
 type Storage struct {
 	Driver string
+	// GraphRoot is the folder of the store, and ImageStore that of its images if it is another one.
+	GraphRoot, ImageStore string
 	// RunRoot is the folder of the records that do not survive a reboot; with transient_store, those of all containers.
 	RunRoot string
 	// Stores are the additional image stores.
@@ -27,11 +32,16 @@ func ReadStorage(content []byte) (Storage, error) {
 		Storage struct {
 			Driver  string `toml:"driver"`
 			RunRoot string `toml:"runroot"`
+			Root    string `toml:"graphroot"`
+			Images  string `toml:"imagestore"`
 			Options struct {
 				Stores []string `toml:"additionalimagestores"`
 			} `toml:"options"`
 		} `toml:"storage"`
 	}
 	err := toml.Unmarshal(content, &c)
-	return Storage{c.Storage.Driver, c.Storage.RunRoot, c.Storage.Options.Stores}, err
+	return Storage{
+		Driver: c.Storage.Driver, GraphRoot: c.Storage.Root, ImageStore: c.Storage.Images, RunRoot: c.Storage.RunRoot,
+		Stores: c.Storage.Options.Stores,
+	}, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The packages that implement the interfaces of runtime.
@@ -74,6 +75,7 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 	hidden, runningErr := o.checkRunning(ctx, config, images, slots)
 	r.Disk = stores.Disk{
 		Slots: slots, Hidden: hidden, Sets: o.Sets, Staging: o.stagingDir(config), RunRoots: o.runRoots(),
+		State: filepath.Join(o.stateDir(), layout.AttachedDir),
 	}
 	r.CopyVolumes = ownStore{o: o}.copies()
 	r.Manifests = registry.Client{

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,7 +49,7 @@ func (o Options) manager() (stores.Manager, error) {
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
-		RunRoots: o.runRoots(),
+		MainStores: o.mainStores(), RunRoots: o.runRoots(),
 		Programs: filepath.Join(o.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
@@ -108,6 +109,17 @@ func (o Options) imageStores() ([]string, error) {
 	}
 	config.StorageOptions = append(options, config.StorageOptions...)
 	return config.ImageStores(), errors.Join(err, confErr)
+}
+
+// mainStores are the graph roots of CRI-O's own store by its files: that of its images, and of its containers if that is another.
+func (o Options) mainStores() (roots []string) {
+	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
+	storage, _ := storageConf(o.CRIODir)
+	roots = append(roots, cmp.Or(config.Root, storage.GraphRoot, crio.DefaultRoot))
+	if storage.ImageStore != "" {
+		roots = append(roots, storage.ImageStore)
+	}
+	return roots
 }
 
 // runRoots are the folders of containers/storage that may have records which do not survive a reboot.

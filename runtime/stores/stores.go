@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/root"
 )
 
 // Layers reads the layers of the stores at these graph roots. A graph root without records has no
@@ -18,15 +19,15 @@ import (
 func Layers(roots ...string) (pinset.Layers, error) {
 	layers := pinset.Layers{}
 	var errs []error
-	for _, root := range roots {
-		err := layout.Open(os.DirFS(root)).Layers(func(l layout.Layer) error {
+	for _, dir := range roots {
+		err := layout.Open(os.DirFS(dir)).Layers(func(l layout.Layer) error {
 			if !l.Incomplete() { // of an interrupted pull
 				layers.Add(l.ID, l.Parent, l.UncompressedDigest, l.CompressedDigest)
 			}
 			return nil
 		})
 		if ignoreNotExist(err) != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", root, err))
+			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
 		}
 	}
 	return layers, errors.Join(errs...)
@@ -66,6 +67,8 @@ func readLock(file string) (pinset.Lock, error) {
 type Disk struct {
 	// Slots are the mount points of read-only stores. CRI-O does not have those that are Hidden from it.
 	Slots, Hidden []string
+	// State is the folder of the state.
+	State string
 	// RunRoots are the folders with records of the main store that do not survive a reboot. They may be missing.
 	RunRoots []string
 	// Sets is the folder of sets.
@@ -86,18 +89,17 @@ func (d Disk) Locks() (stores, sets []pinset.Lock, err error) {
 	return stores, sets, errors.Join(storesErr, err, setsErr)
 }
 
+// visible are the slots that CRI-O has.
+func (d Disk) visible() []string {
+	return slices.DeleteFunc(slices.Clone(d.Slots), func(slot string) bool { return slices.Contains(d.Hidden, slot) })
+}
+
 // Images reads the images of the mounted stores.
 func (d Disk) Images() ([]pinset.StoredImage, error) { return Images(d.Slots...) }
 
 // Layers reads the layers of the main store at graphRoot and of the mounted stores that CRI-O has.
 func (d Disk) Layers(graphRoot string) (pinset.Layers, error) {
-	roots := []string{graphRoot}
-	for _, slot := range d.Slots {
-		if !slices.Contains(d.Hidden, slot) {
-			roots = append(roots, slot)
-		}
-	}
-	return Layers(roots...)
+	return Layers(append([]string{graphRoot}, d.visible()...)...)
 }
 
 // InUse returns the IDs of the images that containers of the main store at graphRoot have: those of podman, too, which
@@ -105,16 +107,35 @@ func (d Disk) Layers(graphRoot string) (pinset.Layers, error) {
 func (d Disk) InUse(graphRoot string) (map[string]bool, error) {
 	used := map[string]bool{}
 	var errs []error
-	for _, root := range append([]string{graphRoot}, d.RunRoots...) {
-		err := layout.Open(os.DirFS(root)).Containers(func(c layout.Container) error {
+	for _, dir := range append([]string{graphRoot}, d.RunRoots...) {
+		err := layout.Open(os.DirFS(dir)).Containers(func(c layout.Container) error {
 			used[c.Image] = true
 			return nil
 		})
 		if ignoreNotExist(err) != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", root, err))
+			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
 		}
 	}
 	return used, errors.Join(errs...)
+}
+
+// SetAside returns the images of the main store that are set aside.
+func (d Disk) SetAside() ([]pinset.StoredImage, error) { return SetAside(d.State) }
+
+// Broken returns an ErrLayersGone with an image of the main store at graphRoot for which CRI-O can list none; nil if there
+// is none.
+func (d Disk) Broken(graphRoot string) error {
+	has, err := others(d.visible()).layers()
+	if err != nil {
+		return err
+	}
+	images, err := root.Broken(graphRoot, has)
+	if err != nil || len(images) == 0 {
+		return err
+	}
+	name := append(images[0].Names, "without a name, "+images[0].ID)[0]
+	return fmt.Errorf("%w: %s of %s and %d more: the layer %s is in no store", ErrLayersGone, name, graphRoot, len(images)-1,
+		images[0].Missing)
 }
 
 // Space returns the space at graphRoot and in the staging folder.
