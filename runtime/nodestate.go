@@ -61,7 +61,9 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 		// A set or a store that cannot be read may have any of the current pins, so all of them stay.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.pins, n.current)})
 	}
-	n.setAside, _ = r.Disk.SetAside() // Stores reports the error
+	if r.Aside != nil {
+		n.setAside, _ = r.Aside.Images() // Stores reports the error
+	}
 	name, version, err := versionOf(ctx, r.Runtime, o.Wait)
 	if err != nil {
 		return n, err
@@ -76,7 +78,10 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 	n.graphRoot, _ = r.Runtime.GraphRoot(ctx) // who pulls reports the error
 	if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
 		n.unlisted = true
-		return n, errors.Join(err, r.Disk.Broken(n.graphRoot))
+		if r.Aside != nil {
+			err = errors.Join(err, r.Aside.Broken(n.graphRoot))
+		}
+		return n, err
 	}
 	return n, nil
 }

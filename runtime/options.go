@@ -21,6 +21,8 @@ type Options struct {
 	Parallel int
 	// Rate that the pulls of a pass have at most, on average.
 	Rate Rate
+	// LeastRate is what a server must give of a store, else it counts as one that stalls; 0 means that any byte will do.
+	LeastRate Rate
 	// Prune removes images that no set asks for any more and no container uses.
 	Prune bool
 	// Retry of pulls.

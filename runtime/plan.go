@@ -66,7 +66,7 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	if o.Owner == MCO {
 		return Plan{Owner: MCO, Pins: n.pins, Problem: configErr}, n.broken
 	}
-	plan, err := r.plan(ctx, n, o)
+	plan, err := r.plan(ctx, n, n.missing(), o)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -93,13 +93,12 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 	return plan, nil
 }
 
-// plan resolves the missing images, and returns what is to be done. It does not check the space.
-func (r *Reconciler) plan(ctx context.Context, n nodeState, o Options) (Plan, error) {
+// plan resolves missing images, and returns what is to be done. It does not check the space.
+func (r *Reconciler) plan(ctx context.Context, n nodeState, missing []pinset.Image, o Options) (Plan, error) {
 	p := Plan{
 		Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(),
 		Unpin: without(n.current, n.pins), Unresolved: map[pinset.Image]Fault{},
 	}
-	missing := n.missing()
 	if len(missing) == 0 {
 		return p, nil
 	}

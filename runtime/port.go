@@ -58,12 +58,15 @@ type Disk interface {
 	Layers(graphRoot string) (pinset.Layers, error)
 	// InUse returns the IDs of the images that containers of the store at the graph root have, whose ever they are.
 	InUse(graphRoot string) (map[string]bool, error)
-	// SetAside returns the images of the main store that are set aside, since a store that they stand on is not there.
-	SetAside() ([]pinset.StoredImage, error)
-	// Broken returns an error with an image of the store at the graph root for which the runtime can list none.
-	Broken(graphRoot string) error
 	// Space returns the space at the graph root, and in the folder where pulls stage their blobs.
 	Space(graphRoot string) (store, staging disk.Space, err error)
 	// Staged returns the bytes that running pulls have staged.
 	Staged() int64
+}
+
+// Aside are the images of the main store that are set aside, since a store that they stand on is not there.
+type Aside interface {
+	Images() ([]pinset.StoredImage, error)
+	// Broken returns an error with an image of the store at the graph root for which the runtime can list none.
+	Broken(graphRoot string) error
 }

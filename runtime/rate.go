@@ -13,6 +13,9 @@ import (
 // Rate is a number of bytes a second; 0 means any number.
 type Rate int64
 
+// DefaultLeastRate is below any link on which a store can be fetched in days.
+const DefaultLeastRate Rate = 8 << 10
+
 // UnmarshalText parses a rate: a number of bytes such as 20MB/s, 512kB/s, 20Mi or 20MiB/s.
 func (r *Rate) UnmarshalText(text []byte) error {
 	size, _ := strings.CutSuffix(string(text), "/s")

@@ -17,6 +17,8 @@ type Reconciler struct {
 	Pins      Pins
 	Manifests Manifests
 	Disk      Disk
+	// Aside may be nil.
+	Aside Aside
 	// Configure reads before each pass what may have changed on the node: its owner, limits,
 	// credentials. nil is fine.
 	Configure func(context.Context, *Reconciler) error
@@ -80,29 +82,49 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 	if err := r.publish(rep); err != nil { // the plan may wait for registries
 		return r.previous, err
 	}
-	if takeStores(ctx, r, &rep) {
+	if stores, brought := storesDue(r, rep); len(stores) > 0 {
+		takeStores(ctx, r, &rep, stores, func() {
+			if others := without(rep.missing(), brought); len(others) > 0 {
+				problems := rep.problems
+				_, _ = r.fill(ctx, &rep, o, others) // below, what failed is tried again
+				rep.problems = problems
+			}
+		})
 		if rep.nodeState, err = r.observe(ctx, o); err != nil {
 			return r.end(ctx, rep, err)
 		}
 	}
-	plan, err := r.plan(ctx, rep.nodeState, o)
-	if err != nil {
+	pulled, err := r.fill(ctx, &rep, o, rep.missing())
+	switch {
+	case err != nil:
 		return r.end(ctx, rep, err)
+	case !pulled: // nothing has changed since the last list
+		return r.finish(ctx, rep, o)
+	}
+	return r.waitAndFinish(ctx, rep, o)
+}
+
+// fill pins the images of the sets and pulls missing ones, if there is enough space. pulled reports whether there was
+// anything to pull.
+func (r *Reconciler) fill(ctx context.Context, rep *report, o Options, missing []pinset.Image) (pulled bool, err error) {
+	plan, err := r.plan(ctx, rep.nodeState, missing, o)
+	if err != nil {
+		return false, err
 	}
 	rep.pulls, rep.faults = append(plan.Pulls, unknownPulls(plan.Unresolved)...), plan.Unresolved
 	call(r.Hooks.Planned, plan)
 	if err := (spaceCheck{r.Disk, plan.GraphRoot, o.Limits, o.Parallel}).check(rep.pulls); err != nil {
-		return r.end(ctx, rep, err)
+		return false, err
 	}
-	if err := r.pin(ctx, &rep, o); err != nil {
-		return r.end(ctx, rep, err)
+	if err := r.pin(ctx, rep, o); err != nil {
+		return false, err
 	}
 	rep.pulls = append(rep.pulls, r.misnamed(&rep.nodeState)...)
-	if len(rep.pulls) == 0 && len(rep.faults) == 0 { // nothing has changed since the last list
-		return r.finish(ctx, rep, o)
+	if len(rep.pulls) == 0 && len(rep.faults) == 0 {
+		return false, nil
 	}
-	rep.problems = append(rep.problems, r.pull(ctx, plan.GraphRoot, &rep, o))
-	return r.waitAndFinish(ctx, rep, o)
+	rep.problems = append(rep.problems, r.pull(ctx, plan.GraphRoot, rep, o))
+	return true, nil
 }
 
 func (r *Reconciler) configure(ctx context.Context) error {

@@ -53,8 +53,6 @@ func (node *fakeNode) Locks() (stores, beside []pinset.Lock, err error) { return
 func (node *fakeNode) Images() ([]pinset.StoredImage, error)            { return node.stored, node.storedErr }
 func (node *fakeNode) Layers(string) (pinset.Layers, error)             { return pinset.Layers{}, nil }
 func (node *fakeNode) InUse(string) (map[string]bool, error)            { return map[string]bool{}, nil }
-func (node *fakeNode) SetAside() ([]pinset.StoredImage, error)          { return nil, nil }
-func (node *fakeNode) Broken(string) error                              { return nil }
 func (node *fakeNode) Staged() int64                                    { return node.staged.Load() }
 func (node *fakeNode) Forget()                                          {}
 

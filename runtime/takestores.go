@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,37 +19,51 @@ type storeTry struct {
 	problem string // "" if it was attached
 }
 
-// takeStores attaches the stores that sets with missing images name, and reports whether one was attached. A store
-// that cannot be had is no fault of the set: its images are pulled.
-func takeStores(ctx context.Context, r *Reconciler, rep *report) (taken bool) {
-	tries := map[string]storeTry{}
+// storesDue are the stores that sets with missing images name and that are to be attached now, and these images.
+func storesDue(r *Reconciler, rep report) (names []string, images []pinset.Image) {
 	for _, set := range rep.sets {
-		if set.Store == "" || r.TakeStore == nil {
+		try, tried := r.tries[set.Store]
+		if set.Store == "" || r.TakeStore == nil || tried && time.Since(try.at) < takeAgain || !rep.lacks(set) {
 			continue
 		}
-		try, tried := tries[set.Store]
-		if !tried {
-			try, tried = r.tries[set.Store]
+		images = append(images, set.Images...)
+		if !slices.Contains(names, set.Store) {
+			names = append(names, set.Store)
 		}
-		if (!tried || time.Since(try.at) >= takeAgain) && rep.lacks(set) {
-			err := r.TakeStore(ctx, set.Store)
-			if ctx.Err() != nil {
-				break
-			}
-			try, tried, taken = storeTry{at: time.Now()}, true, taken || err == nil
-			if err != nil {
-				try.problem = truncate(strings.ReplaceAll(err.Error(), "\n", "; "))
-			}
-		}
-		if tried {
+	}
+	return names, images
+}
+
+// takeStores attaches stores that sets name, one after the other, and calls beside meanwhile: a slow server does not delay
+// what no store brings. A store that cannot be had is no fault of the set: its images are pulled.
+func takeStores(ctx context.Context, r *Reconciler, rep *report, names []string, beside func()) {
+	tries := map[string]storeTry{}
+	for _, set := range rep.sets {
+		if try, tried := r.tries[set.Store]; tried {
 			tries[set.Store] = try
 		}
 	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, name := range names {
+			err := r.TakeStore(ctx, name)
+			if ctx.Err() != nil {
+				return
+			}
+			try := storeTry{at: time.Now()}
+			if err != nil {
+				try.problem = truncate(strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+			tries[name] = try
+		}
+	}()
+	beside()
+	<-ended
 	r.tries, rep.tries = tries, tries
-	if taken && r.Stores != nil {
+	if r.Stores != nil {
 		rep.stores, _ = r.Stores(ctx) // the next pass reports the error
 	}
-	return taken
 }
 
 // lacks reports whether an image of a set is not on the node.

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/fixtures/fakecri"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // ofStore is a node whose set has three images and names a store. take attaches the store: it is called with the
@@ -83,6 +87,31 @@ func TestStoreOfASetThatCannotBeHad(t *testing.T) {
 	later.Continue(s)
 	if s = runPass(t, later); s.Sets[0].StoreError != "no route; to host" {
 		t.Errorf("a later process: got %+v, want the reason", s.Sets[0])
+	}
+}
+
+// While a slow server gives a store, what no store brings is pulled; the images of the store are not.
+func TestSlowStoreDelaysNoOtherSet(t *testing.T) {
+	node, r := ofStore(t, nil)
+	pulled := make(chan string, 8)
+	r.Hooks.Pulled = func(p runtime.Pull, _ time.Duration) { pulled <- p.Image.String() }
+	slow := node.sets[0]
+	other := pinset.Set{Name: "other", Images: []pinset.Image{{Repository: "quay.io/x/other", Digest: digest.FromString("other")}}}
+	node.sets = append(node.sets, other)
+	r.TakeStore = func(ctx context.Context, _ string) error {
+		select {
+		case name := <-pulled:
+			if name != other.Images[0].String() {
+				t.Errorf("got %s pulled while its store is fetched", name)
+			}
+			return errors.New("the server is too slow")
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	s := runPass(t, r)
+	if !s.Healthy() || s.Sets[0].StoreError != "the server is too slow" || len(pulled) != len(slow.Images) {
+		t.Errorf("got %+v and %d more pulls, want a healthy node, and the images of the store pulled then", s, len(pulled))
 	}
 }
 

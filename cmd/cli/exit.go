@@ -25,6 +25,7 @@ const (
 	ExitRegistry    = fault.Registry
 	ExitBusy        = fault.Busy
 	ExitInterrupted = fault.Interrupted
+	ExitUnread      = fault.Unread
 )
 
 // usageError is an error of the command line.

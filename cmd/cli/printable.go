@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // printable writes text in which characters that a terminal does not show, but acts on, are
@@ -36,8 +38,15 @@ func (p printable) Write(b []byte) (int, error) {
 		text = hideSecrets(text)
 	}
 	_, err := io.WriteString(p.Writer, text)
-	if errors.Is(err, syscall.EPIPE) {
+	switch {
+	case errors.Is(err, syscall.EPIPE):
 		p.unread()
+	case err != nil && !p.errors:
+		code := fault.Other
+		if errors.Is(err, syscall.ENOSPC) {
+			code = fault.Space
+		}
+		err = fault.With(fmt.Errorf("write the output: %w", err), code, "look at the disk or the file that stdout goes to")
 	}
 	return len(b), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync/atomic"
 
 	"github.com/spf13/cobra"
 )
@@ -34,12 +35,17 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	p.Root.SetArgs(args)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stdout, stderr = printable{Writer: stdout, unread: cancel}, printable{Writer: stderr, errors: true, unread: cancel}
+	var unread atomic.Bool
+	stdout = printable{Writer: stdout, unread: func() { unread.Store(true); cancel() }}
+	stderr = printable{Writer: stderr, errors: true, unread: cancel}
 	p.Root.SetOut(stdout)
 	p.Root.SetErr(stderr)
 	command, err := p.Root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
+	}
+	if unread.Load() {
+		return ExitUnread
 	}
 	reported := Reported(0)
 	switch {

@@ -130,8 +130,28 @@ func TestOutputThatNobodyReadsEndsTheCommand(t *testing.T) {
 	root := &cobra.Command{Use: "tool"}
 	root.AddCommand(work)
 	var errOut bytes.Buffer
-	if got := (Program{Root: root}).Run(t.Context(), []string{"work"}, closedPipe{}, &errOut); got != ExitInterrupted {
-		t.Errorf("got exit code %d, want %d: %s", got, ExitInterrupted, &errOut)
+	if got := (Program{Root: root}).Run(t.Context(), []string{"work"}, closedPipe{}, &errOut); got != ExitUnread || errOut.Len() > 0 {
+		t.Errorf("got exit code %d and %q, want %d and nothing", got, &errOut, ExitUnread)
+	}
+}
+
+// A full disk of the output is none of the cache.
+func TestOutputOnAFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	root := &cobra.Command{Use: "tool"}
+	root.AddCommand(&cobra.Command{Use: "show", RunE: func(c *cobra.Command, _ []string) error {
+		_, err := fmt.Fprintln(c.OutOrStdout(), "a line")
+		return err
+	}})
+	var errOut bytes.Buffer
+	p := Program{Root: root, System: []SystemError{{syscall.ENOSPC, ExitSpace, "empty the cache"}}}
+	if got := p.Run(t.Context(), []string{"show"}, full, &errOut); got != ExitSpace ||
+		!strings.Contains(errOut.String(), "write the output: ") || strings.Contains(errOut.String(), "cache") {
+		t.Errorf("got exit code %d and %q, want %d and a hint about the output", got, &errOut, ExitSpace)
 	}
 }
 

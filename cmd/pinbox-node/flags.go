@@ -90,6 +90,8 @@ func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
 	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
 	flags.TextVar(&f.Rate, "rate", runtime.Rate(0), "`RATE` of the pulls of a pass on average, as 20MB/s: the next image "+
 		"waits; CRI-O pulls one as fast as it can (default: no limit)")
+	flags.TextVar(&f.LeastRate, "least-rate", runtime.DefaultLeastRate,
+		"`RATE` below which a server counts as stalled, of which a store is fetched; 0 for none")
 	flags.DurationVar(&f.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
 	cli.Under("Pulls", flags)
 	flags.BoolVar(&f.Prune, "prune", false, "remove images that are in no set any more and that no container uses")

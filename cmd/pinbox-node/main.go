@@ -48,7 +48,8 @@ Exit codes:
   4  a store, a medium or a disk is damaged or lost, or a signature is not good
   5  too little space, or no free slot
   7  another pinbox-node is running
-  130  interrupted`
+  130  interrupted
+  141  nobody reads the output any more`
 
 // systemErrors are those that may come from anywhere.
 var systemErrors = []cli.SystemError{

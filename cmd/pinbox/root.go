@@ -30,7 +30,8 @@ Exit codes:
   4  content does not match its digest, its signature policy or its checksums
   5  no space left
   6  a registry, or the API of a cluster, cannot be reached, refuses, or stalls
-  130  interrupted`
+  130  interrupted
+  141  nobody reads the output any more`
 
 // systemErrors are those that may come from anywhere.
 var systemErrors = []cli.SystemError{

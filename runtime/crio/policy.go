@@ -3,9 +3,7 @@ package crio
 import (
 	"encoding/json"
 	"fmt"
-
-	"go.podman.io/image/v5/docker/policyconfiguration"
-	"go.podman.io/image/v5/docker/reference"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/fault"
 )
@@ -52,20 +50,34 @@ func (p Policy) Demands() bool {
 // Demand is the type of what an image of this name has to have, or that it is rejected; "" if nothing. The most specific
 // scope of the name counts: PolicyContext.requirementsForImageRef in go.podman.io/image, signature/policy_eval.go.
 func (p Policy) Demand(name string) string {
-	ref, err := reference.ParseNormalizedNamed(name)
-	if err != nil {
-		return ""
-	}
-	scopes := policyconfiguration.DockerReferenceNamespaces(ref)
-	if identity, err := policyconfiguration.DockerReferenceIdentity(ref); err == nil {
-		scopes = append([]string{identity}, scopes...)
-	}
-	for _, scope := range append(scopes, "") {
+	for _, scope := range scopes(name) {
 		if demands, ok := p.Transports["docker"][scope]; ok {
 			return demand(demands)
 		}
 	}
 	return demand(p.Default)
+}
+
+// scopes are those of the full name of an image, the most specific one first: DockerReferenceNamespaces in go.podman.io/image,
+// docker/policyconfiguration.
+func scopes(name string) []string {
+	all := []string{name}
+	part, _, _ := strings.Cut(name, "@")
+	if tag := strings.LastIndex(part, ":"); tag > strings.LastIndex(part, "/") {
+		part = part[:tag]
+	}
+	for slash := len(part); slash >= 0; slash = strings.LastIndex(part, "/") {
+		part = part[:slash]
+		all = append(all, part)
+	}
+	for domain, _, _ := strings.Cut(part, ":"); ; {
+		_, parent, ok := strings.Cut(domain, ".")
+		if !ok {
+			return append(all, "") // all images of the transport
+		}
+		domain = parent
+		all = append(all, "*."+domain)
+	}
 }
 
 // demand is the first that is not met by any image.

@@ -40,8 +40,10 @@ type Options struct {
 	// Size in bytes, and SHA-256 of the store.
 	Size   int64
 	Digest digest.Digest
-	// Stall is how long the server may send nothing; 0 means a minute.
+	// Stall is how long the server may send less than Least bytes a second on average; 0 means a minute. With 0 for Least,
+	// any byte will do.
 	Stall time.Duration
+	Least int64
 	// Pause before the second attempt, which grows up to thirty times of it; 0 means a second.
 	Pause time.Duration
 	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
@@ -49,7 +51,7 @@ type Options struct {
 	Note func(error)
 }
 
-// attempts is how many attempts in a row may give no new byte: with the pauses, that is three minutes of a
+// attempts is how many attempts in a row may give nothing, or less than a server must give while one lasts: with the pauses, that is three minutes of a
 // server that refuses at once, such as one that starts later than the node, and up to ten of one that hangs.
 const attempts = 10
 
@@ -175,7 +177,7 @@ func (f *fetcher) receive(ctx context.Context) error {
 		pause = time.Second
 	}
 	longest := 30 * pause
-	most := f.have
+	most, enough := f.have, f.enough()
 	for failed := 0; f.have < f.Size; {
 		err := f.request(ctx)
 		if ctx.Err() != nil {
@@ -188,11 +190,11 @@ func (f *fetcher) receive(ctx context.Context) error {
 			return err
 		}
 		failed++
-		if f.have > most {
+		if f.have >= most+enough {
 			most, failed = f.have, 1
 		}
 		if failed == attempts {
-			return fmt.Errorf("%w: %d attempts without a new byte: %w", ErrServer, failed, err)
+			return fmt.Errorf("%w: %d attempts with too few new bytes: %w", ErrServer, failed, err)
 		}
 		f.say(err)
 		select {

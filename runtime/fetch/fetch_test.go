@@ -75,6 +75,26 @@ func reset(w http.ResponseWriter, from, bytes int) {
 	panic(http.ErrAbortHandler)
 }
 
+// A server that gives a byte now and then counts as one that gives nothing.
+func TestServerThatTrickles(t *testing.T) {
+	o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		for r.Context().Err() == nil {
+			_, _ = w.Write([]byte{1})
+			w.(http.Flusher).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(5 * time.Millisecond): // the trickle itself
+			}
+		}
+	})
+	o.Stall, o.Least = 50*time.Millisecond, 1<<20 // 52 kB, of which a busy machine gives even fewer
+	_, err := fetch.Store(t.Context(), o)
+	if !errors.Is(err, fetch.ErrServer) || !strings.Contains(err.Error(), "the server sent too few bytes: ") || requests.Load() != 10 {
+		t.Errorf("got %v after %d requests, want %v with the reason after 10", err, requests.Load(), fetch.ErrServer)
+	}
+}
+
 // faultyServers give the store in the end, after so many requests.
 var faultyServers = map[string]struct {
 	handle   func(n int, w http.ResponseWriter, r *http.Request)
@@ -219,7 +239,7 @@ func TestServersWithoutTheStore(t *testing.T) {
 				reset(w, 0, 1<<20)
 			}
 			panic(http.ErrAbortHandler)
-		}, fetch.ErrServer, "10 attempts without a new byte", 10, 1 << 20},
+		}, fetch.ErrServer, "10 attempts with too few new bytes", 10, 1 << 20},
 		"a page for everything": {func(_ int, w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "<html>log in to the guest network</html>")
 		}, fetch.ErrServer, "the file has 40 bytes", 10, 0},

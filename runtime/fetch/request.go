@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,24 +23,47 @@ var client = &http.Client{Transport: &http.Transport{
 
 // request makes one request for the bytes that are missing, and adds what it gets to part.
 func (f *fetcher) request(ctx context.Context) error {
-	stall := f.Stall
-	if stall == 0 {
-		stall = time.Minute
-	}
+	stall := f.stall()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	late := fmt.Errorf("the server sent nothing for %v, after %d of %d bytes", stall, f.have, f.Size)
-	timer := time.AfterFunc(stall, func() { cancel(late) })
+	begun := f.have
+	late := func(got int64) error {
+		return fmt.Errorf("%w: %d in %v, after %d of %d", errLate, got, stall, begun, f.Size)
+	}
+	var got atomic.Int64
+	var timer *time.Timer
+	watch := func() {
+		if n := got.Swap(0); n < f.enough() {
+			cancel(late(n))
+			return
+		}
+		timer.Reset(stall)
+	}
+	timer = time.AfterFunc(time.Hour, watch)
+	timer.Reset(stall)
 	defer timer.Stop()
-	err := f.get(ctx, func() { timer.Reset(stall) })
-	if err != nil && errors.Is(context.Cause(ctx), late) {
-		return late
+	err := f.get(ctx, func(bytes int) { got.Add(int64(bytes)) })
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, errLate) {
+		return cause
 	}
 	return err
 }
 
-// get calls alive for each answer of the server.
-func (f *fetcher) get(ctx context.Context, alive func()) error {
+// errLate means that a server sends too little.
+var errLate = errors.New("the server sent too few bytes")
+
+// enough is how many bytes a server has to send in the time of stall.
+func (f *fetcher) enough() int64 { return max(int64(float64(f.Least)*f.stall().Seconds()), 1) }
+
+func (f *fetcher) stall() time.Duration {
+	if f.Stall == 0 {
+		return time.Minute
+	}
+	return f.Stall
+}
+
+// get calls alive for what the server sends.
+func (f *fetcher) get(ctx context.Context, alive func(bytes int)) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.URL, nil)
 	if err != nil {
 		return err
@@ -57,7 +81,6 @@ func (f *fetcher) get(ctx context.Context, alive func()) error {
 		return err
 	}
 	defer answer.Body.Close()
-	alive()
 	if err := f.check(answer, from); err != nil {
 		return err
 	}
@@ -91,7 +114,7 @@ func (f *fetcher) check(answer *http.Response, from int64) error {
 }
 
 // write adds the body to part, whose bytes before from it leaves. What is behind the store is not read.
-func (f *fetcher) write(ctx context.Context, body io.Reader, from int64, alive func()) error {
+func (f *fetcher) write(ctx context.Context, body io.Reader, from int64, alive func(bytes int)) error {
 	buffer := make([]byte, 1<<20)
 	for from < f.Size {
 		if err := ctx.Err(); err != nil {
@@ -99,7 +122,7 @@ func (f *fetcher) write(ctx context.Context, body io.Reader, from int64, alive f
 		}
 		n, err := body.Read(buffer[:min(int64(len(buffer)), f.Size-from)])
 		if n > 0 {
-			alive()
+			alive(n)
 			if _, err := f.part.WriteAt(buffer[:n], from); err != nil {
 				return fmt.Errorf("%w: %w", errDisk, err)
 			}

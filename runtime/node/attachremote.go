@@ -32,7 +32,7 @@ func attachRemote(
 	if err != nil {
 		return attached, fmt.Errorf("keys: %w", err)
 	}
-	how := remote.Options{Keys: keys, Digest: a.Digest, Done: a.Fetching, Note: a.Retrying}
+	how := remote.Options{Keys: keys, Digest: a.Digest, Least: int64(o.LeastRate), Done: a.Fetching, Note: a.Retrying}
 	found, err := remote.Find(ctx, a.Source, how)
 	if err != nil {
 		return attached, err

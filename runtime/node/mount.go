@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -18,8 +19,9 @@ func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
 	o = o.complete()
 	m, configErr := o.manager()
 	m.Unconfigured = configErr != nil
-	all, err := m.Reconcile(ctx, func() bool { return stopped(ctx, o.Socket) })
-	return storeStatuses(all), errors.Join(configErr, err, linkArtifacts(o))
+	starts := sync.OnceValue(func() bool { return stopped(ctx, o.Socket) })
+	all, err := m.Reconcile(ctx, starts)
+	return storeStatuses(all), errors.Join(configErr, err, linkArtifacts(o), o.mend(ctx, starts()))
 }
 
 // stopped reports whether CRI-O neither runs nor starts.

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/aside"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
-	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The packages that implement the interfaces of runtime.
@@ -26,6 +26,7 @@ var (
 	_ runtime.Pins      = (*crio.Pins)(nil)
 	_ runtime.Manifests = registry.Client{}
 	_ runtime.Disk      = stores.Disk{}
+	_ runtime.Aside     = aside.Records{}
 	_ runtime.Service   = systemd.Service{}
 	_ runtime.Volumes   = ownStore{}
 )
@@ -75,8 +76,8 @@ func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *c
 	hidden, runningErr := o.checkRunning(ctx, config, images, slots)
 	r.Disk = stores.Disk{
 		Slots: slots, Hidden: hidden, Sets: o.Sets, Staging: o.stagingDir(config), RunRoots: o.runRoots(),
-		State: filepath.Join(o.stateDir(), layout.AttachedDir),
 	}
+	r.Aside = o.aside(hidden...)
 	r.CopyVolumes = ownStore{o: o}.copies()
 	r.Manifests = registry.Client{
 		AuthFile: config.AuthFile, Insecure: o.insecure(ctx, client, config),

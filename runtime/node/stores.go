@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/aside"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -49,7 +50,7 @@ func (o Options) manager() (stores.Manager, error) {
 		Wanted: o.wanted, Mounter: stores.DirectMounter{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
-		MainStores: o.mainStores(), RunRoots: o.runRoots(),
+		RunRoots: o.runRoots(),
 		Programs: filepath.Join(o.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
 	}
 	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
@@ -169,9 +170,31 @@ func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, er
 		if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
 			all, err = m.Status(ctx)
 		}
-		err = errors.Join(err, linkArtifacts(o))
+		err = errors.Join(err, linkArtifacts(o), o.mend(ctx, false))
 	}
 	return append(storeStatuses(all), composingStores(o)...), err
+}
+
+// aside are the records that are set aside on the node. hidden are slots that CRI-O does not have.
+func (o Options) aside(hidden ...string) aside.Records {
+	_, configured, others, _ := o.slots()
+	visible := slices.DeleteFunc(append(configured, others...), func(slot string) bool { return slices.Contains(hidden, slot) })
+	return aside.Records{
+		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Main: o.mainStores(), Others: visible, Wait: o.Wait,
+	}
+}
+
+// mend sets records of CRI-O's own store aside that stand on a store which is gone, if CRI-O starts only then, and puts back
+// others. If it is unknown which stores CRI-O has, it does nothing, and others report why.
+func (o Options) mend(ctx context.Context, starts bool) error {
+	if _, _, _, err := o.slots(); err != nil {
+		return nil
+	}
+	records := o.aside()
+	if !starts {
+		records.Wait = 0
+	}
+	return records.Mend(ctx, starts)
 }
 
 // linkArtifacts makes the folder of the state an artifact store of CRI-O with the OCI artifacts of the mounted stores.

@@ -35,8 +35,10 @@ type Options struct {
 	Keys signature.Keys
 	// Digest of the store; "" takes it from the sums.
 	Digest digest.Digest
-	// Stall and Pause are those of fetch.Options.
-	Stall, Pause time.Duration
+	// Stall, Least and Pause are those of fetch.Options.
+	Stall time.Duration
+	Least int64
+	Pause time.Duration
 	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
 	Done func(done, all int64)
 	Note func(error)
@@ -94,7 +96,7 @@ func (s Store) Fetch(ctx context.Context, dir string, o Options) (file string, e
 		}
 	}
 	_, err = fetch.Store(ctx, fetch.Options{
-		URL: s.Origin, File: file, Size: s.Size, Digest: s.Digest, Stall: o.Stall, Pause: o.Pause,
+		URL: s.Origin, File: file, Size: s.Size, Digest: s.Digest, Stall: o.Stall, Least: o.Least, Pause: o.Pause,
 		Done: o.Done, Note: o.Note,
 	})
 	if errors.Is(err, fetch.ErrDigest) {

@@ -34,8 +34,6 @@ type Manager struct {
 	ConfigError error
 	// OtherStores are the graph roots of other additional image stores of CRI-O.
 	OtherStores []string
-	// MainStores are the graph roots of CRI-O's own store, as far as they are known while it does not run.
-	MainStores []string
 	// RunRoots are the folders with records of containers/storage that do not survive a reboot. They may be missing.
 	RunRoots []string
 	// Appliance is the release of the appliance's own store, and OwnStore the digest of the file of that
@@ -189,8 +187,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 		own = m.checkOwn(ctx)
 	}
 	if own == nil && !m.hasState() {
-		all, err := (&State{}).statuses(ctx, m.parts().mounts, nil)
-		return all, errors.Join(err, m.mendMain(ctx, starts))
+		return (&State{}).statuses(ctx, m.parts().mounts, nil)
 	}
 	s, release, err := m.open(ctx)
 	if err != nil {
@@ -205,7 +202,7 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 	notSaved := noteOwn(s, own)
 	found, err := s.reconcile(ctx)
 	all, statusErr := s.state.statuses(ctx, s.mounts, found)
-	return all, errors.Join(restored, notReplaced, notSaved, err, statusErr, s.releases.checkSets(s.state), m.mendMain(ctx, starts))
+	return all, errors.Join(restored, notReplaced, notSaved, err, statusErr, s.releases.checkSets(s.state))
 }
 
 // hasState reports whether a store was ever attached to this node.
@@ -256,8 +253,6 @@ const (
 	stateLock = ".lock"
 	// compactLock is held while a compacted store is written, which may take minutes.
 	compactLock = ".compact.lock"
-	// asideLock is held while records of CRI-O's own store are set aside or put back.
-	asideLock = ".aside.lock"
 )
 
 const (

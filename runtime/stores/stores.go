@@ -11,7 +11,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/root"
 )
 
 // Layers reads the layers of the stores at these graph roots. A graph root without records has no
@@ -67,8 +66,6 @@ func readLock(file string) (pinset.Lock, error) {
 type Disk struct {
 	// Slots are the mount points of read-only stores. CRI-O does not have those that are Hidden from it.
 	Slots, Hidden []string
-	// State is the folder of the state.
-	State string
 	// RunRoots are the folders with records of the main store that do not survive a reboot. They may be missing.
 	RunRoots []string
 	// Sets is the folder of sets.
@@ -117,25 +114,6 @@ func (d Disk) InUse(graphRoot string) (map[string]bool, error) {
 		}
 	}
 	return used, errors.Join(errs...)
-}
-
-// SetAside returns the images of the main store that are set aside.
-func (d Disk) SetAside() ([]pinset.StoredImage, error) { return SetAside(d.State) }
-
-// Broken returns an ErrLayersGone with an image of the main store at graphRoot for which CRI-O can list none; nil if there
-// is none.
-func (d Disk) Broken(graphRoot string) error {
-	has, err := others(d.visible()).layers()
-	if err != nil {
-		return err
-	}
-	images, err := root.Broken(graphRoot, has)
-	if err != nil || len(images) == 0 {
-		return err
-	}
-	name := append(images[0].Names, "without a name, "+images[0].ID)[0]
-	return fmt.Errorf("%w: %s of %s and %d more: the layer %s is in no store", ErrLayersGone, name, graphRoot, len(images)-1,
-		images[0].Missing)
 }
 
 // Space returns the space at graphRoot and in the staging folder.

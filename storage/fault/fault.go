@@ -13,6 +13,7 @@ const (
 	Registry    = 6
 	Busy        = 7
 	Interrupted = 130 // 128 + SIGINT, as in shells
+	Unread      = 141 // 128 + SIGPIPE
 )
 
 // Error is an error with an exit code and a hint.
