@@ -16,7 +16,6 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/storage/bytesize"
-	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // siteFlags are the flags of a delta for the sites of reports.
@@ -26,8 +25,8 @@ type siteFlags struct {
 }
 
 func (f *siteFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.key, "key", "", "`FILE` of public keys in PEM, one of which must have "+
-		"signed each file of reports")
+	flags.StringVar(&f.key, "key", "", "`PATH` of public keys in PEM, one of which must have "+
+		"signed each file of reports: a file, or a folder with a file NODE.pub for each node")
 	cli.Files(flags, "key", "pub", "pem")
 	flags.IntVar(&f.max, "max-deltas", 0, "`NUMBER` of deltas to make at most for the sites of reports; sites then get "+
 		"more layers than they lack (default: no limit)")
@@ -61,9 +60,9 @@ func (f siteFlags) sites(from []string) (all []sites.Site, err error) {
 	case f.max < 0:
 		return nil, cli.Usagef("--max-deltas %d: it is a number of deltas", f.max)
 	}
-	var keys signature.Keys
+	var keys fleet.Keys
 	if f.key != "" {
-		if keys, err = signature.ReadKeys(f.key); err != nil {
+		if keys, err = fleet.ReadKeys(f.key); err != nil {
 			return nil, err
 		}
 	}

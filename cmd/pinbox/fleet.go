@@ -16,7 +16,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/pages"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // errNotReady is the error of a fleet with nodes that are not ready.
@@ -63,7 +62,8 @@ latest generation of its sets yet.`,
 	flags := cmd.Flags()
 	f.cluster.add(flags)
 	flags.StringVar(&f.key, "key", "",
-		"`FILE` of public keys in PEM, one of which must have signed each file of reports")
+		"`PATH` of public keys in PEM, one of which must have signed each file of reports: a file, or a folder with a file "+
+			"NODE.pub for each node")
 	cli.Files(flags, "key", "pub", "pem")
 	cli.Under("Inputs", flags)
 	flags.StringVar(&f.set, "set", "", "only ask for the set `NAME`")
@@ -130,7 +130,7 @@ func (f fleetFlags) run(ctx context.Context, paths []string, stdout, stderr io.W
 
 // source returns what reads the nodes: from files or from the API.
 func (f fleetFlags) source(paths []string) (func(context.Context) ([]fleet.Node, error), error) {
-	var keys signature.Keys
+	var keys fleet.Keys
 	var err error
 	switch {
 	case len(paths) > 0 && f.cluster != (clusterFlags{}):
@@ -141,7 +141,7 @@ func (f fleetFlags) source(paths []string) (func(context.Context) ([]fleet.Node,
 		api, err := f.cluster.connect()
 		return api.Nodes, err
 	case f.key != "":
-		if keys, err = signature.ReadKeys(f.key); err != nil {
+		if keys, err = fleet.ReadKeys(f.key); err != nil {
 			return nil, err
 		}
 	}

@@ -53,8 +53,8 @@ func (o Object) Write(file string, by signature.Signer) error {
 }
 
 // Read reads the reports in files, and in the files *.json of folders. With keys, one of them must have signed each
-// file, or nothing of it is read. broken are the files of folders that cannot be read, and why.
-func Read(paths []string, keys signature.Keys) (objects []Object, broken map[string]error, err error) {
+// file, or nothing of it is read, and its reports are of the nodes of that key. broken are the files of folders that cannot be read, and why.
+func Read(paths []string, keys Keys) (objects []Object, broken map[string]error, err error) {
 	broken = map[string]error{}
 	var files, named []string
 	for _, path := range paths {
@@ -91,7 +91,7 @@ func Read(paths []string, keys signature.Keys) (objects []Object, broken map[str
 }
 
 // readFile reads a file once: what was verified is what is decoded.
-func readFile(file string, keys signature.Keys) ([]Object, error) {
+func readFile(file string, keys Keys) ([]Object, error) {
 	f, err := input.Open(file)
 	if err != nil {
 		return nil, err
@@ -104,16 +104,24 @@ func readFile(file string, keys signature.Keys) ([]Object, error) {
 	if len(content) > maxListBytes {
 		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
 	}
-	if !keys.IsEmpty() {
-		sum, err := signature.ReadBeside(file, nil)
+	if len(keys) == 0 {
+		return Decode(bytes.NewReader(content))
+	}
+	sum, err := signature.ReadBeside(file, nil)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := keys.verify(content, sum)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := Decode(bytes.NewReader(content))
+	for _, o := range objects {
 		if err == nil {
-			err = keys.Verify(content, sum)
-		}
-		if err != nil {
-			return nil, err
+			err = speaksFor(o.Metadata.Name, nodes)
 		}
 	}
-	return Decode(bytes.NewReader(content))
+	return objects, err
 }
 
 // IsReports reports whether a path is a file of reports, or a folder that has no appliance and files *.json of which

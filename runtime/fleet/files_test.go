@@ -47,7 +47,7 @@ func TestReportsOfAFolder(t *testing.T) {
 	write(t, filepath.Join(dir, "list.json"), `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"pinbox.dev/v1alpha1",
 		"kind":"NodeImageStatus","metadata":{"name":"c","uid":"1","creationTimestamp":null}}]}`)
 	write(t, filepath.Join(dir, "notes.txt"), "no report")
-	objects, _, err := fleet.Read([]string{dir}, signature.Keys{})
+	objects, _, err := fleet.Read([]string{dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,16 +67,16 @@ func TestFilesThatAreNoReports(t *testing.T) {
 		"item": `{"kind":"List","items":[{}]}`, "field": strings.Replace(good, `:1`, `:"1"`, 1),
 	} {
 		write(t, file, content)
-		if _, _, err := fleet.Read([]string{file}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) ||
+		if _, _, err := fleet.Read([]string{file}, nil); !errors.Is(err, fleet.ErrNotReport) ||
 			!strings.Contains(err.Error(), file) {
 			t.Errorf("%s: got %v, want that it is refused", name, err)
 		}
 	}
 	write(t, file, good)
-	if _, _, err := fleet.Read([]string{file}, signature.Keys{}); err != nil {
+	if _, _, err := fleet.Read([]string{file}, nil); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := fleet.Read([]string{file + "x"}, signature.Keys{}); !errors.Is(err, fs.ErrNotExist) {
+	if _, _, err := fleet.Read([]string{file + "x"}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want that there is no file", err)
 	}
 }
@@ -98,7 +98,7 @@ func TestReportsOfOthers(t *testing.T) {
 	report("b", "b.json", now.AddDate(70, 0, 0), math.MaxInt64)
 	report("c", "c.json", now.Add(30*time.Minute), 1)
 	write(t, filepath.Join(dir, "d.json"), "{")
-	objects, broken, err := fleet.Read([]string{dir}, signature.Keys{})
+	objects, broken, err := fleet.Read([]string{dir}, nil)
 	if err != nil || len(broken) != 1 {
 		t.Fatalf("got %v, %v, want one broken file", broken, err)
 	}
@@ -116,7 +116,7 @@ func TestReportsOfOthers(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fleet.Read([]string{pipe}, signature.Keys{}); !errors.Is(err, input.ErrNotRegular) {
+	if _, _, err := fleet.Read([]string{pipe}, nil); !errors.Is(err, input.ErrNotRegular) {
 		t.Errorf("a pipe: got %v, want %v", err, input.ErrNotRegular)
 	}
 }
@@ -138,7 +138,7 @@ func TestSignedReports(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.json")
 	secret, pub := fixtures.Key(t)
-	keys, err := signature.ReadKeys(pub)
+	keys, err := fleet.ReadKeys(pub)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +163,57 @@ func TestSignedReports(t *testing.T) {
 	write(t, file, string(bytes.Replace(content, []byte(`"ready": true`), []byte(`"ready":  true`), 1)))
 	if _, _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrInvalid) {
 		t.Errorf("changed: got %v, want that it is refused", err)
+	}
+}
+
+// With a folder of keys, a node reports for itself and for no other: a stick of one ship said that another one is ready.
+func TestKeysOfNodes(t *testing.T) {
+	keys, reports := t.TempDir(), t.TempDir()
+	signers := map[string]signature.Signer{}
+	for _, name := range []string{"ship-1", "yard-*", "unused"} {
+		secret, pub := fixtures.Key(t)
+		content, err := os.ReadFile(pub)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(keys, name+".pub"), string(content))
+		if signers[name], err = signature.ReadSigner(secret, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(keys, "README"), "no key")
+	trusted, err := fleet.ReadKeys(keys)
+	if err != nil || len(trusted) != 3 {
+		t.Fatalf("got %d keys, %v, want 3", len(trusted), err)
+	}
+	for name, c := range map[string]struct {
+		node, by string
+		want     error
+	}{
+		"its own":                    {"ship-1", "ship-1", nil},
+		"one of a pattern":           {"yard-7.example.com", "yard-*", nil},
+		"another node":               {"ship-2", "ship-1", fleet.ErrOtherNode},
+		"a node that begins like it": {"ship-10", "ship-1", fleet.ErrOtherNode},
+		"a node of no key":           {"plant", "yard-*", fleet.ErrOtherNode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(reports, c.node+".json")
+			if err := fleet.NewObject(c.node, "", ready(nil)).Write(file, signers[c.by]); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := fleet.Read([]string{file}, trusted); !errors.Is(err, c.want) {
+				t.Errorf("got %v, want %v", err, c.want)
+			}
+		})
+	}
+	for name, file := range map[string]string{"no key": "README", "no pattern": "[.pub"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, filepath.Join(dir, file), "")
+			if got, err := fleet.ReadKeys(dir); !errors.Is(err, signature.ErrKey) {
+				t.Errorf("got %v, %v, want %v", got, err, signature.ErrKey)
+			}
+		})
 	}
 }
 
@@ -196,7 +247,7 @@ func TestIsReports(t *testing.T) {
 	if err := o.Write(path("reports/a.json"), signature.Signer{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, err := fleet.Read([]string{path("reports")}, signature.Keys{}); err != nil || len(got) != 1 || len(got[0].Content) != 1 {
+	if got, _, err := fleet.Read([]string{path("reports")}, nil); err != nil || len(got) != 1 || len(got[0].Content) != 1 {
 		t.Errorf("got %+v, %v, want the content of a store", got, err)
 	}
 	write(t, path("reports/SHA256SUMS.txt"), "")
@@ -224,7 +275,7 @@ func TestIsReports(t *testing.T) {
 		if err := bad.Write(path("list.json"), signature.Signer{}); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := fleet.Read([]string{path("list.json")}, signature.Keys{}); !errors.Is(err, fleet.ErrNotReport) {
+		if _, _, err := fleet.Read([]string{path("list.json")}, nil); !errors.Is(err, fleet.ErrNotReport) {
 			t.Errorf("%s: got %v, want %v", what, err, fleet.ErrNotReport)
 		}
 	}
