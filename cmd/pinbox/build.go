@@ -34,7 +34,7 @@ func buildCommand() *cobra.Command {
 			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
 				return err
 			}
-			if opts.Signer, err = sign.signer(); err != nil {
+			if opts.Signer, err = sign.signer(cmd); err != nil {
 				return err
 			}
 			progress := cli.NewProgress(cmd, in.output)

@@ -35,7 +35,7 @@ func deltaCommand() *cobra.Command {
 			if opts.Cache, err = cache.cache(cmd.Flags()); err != nil {
 				return err
 			}
-			if opts.Signer, err = sign.signer(); err != nil {
+			if opts.Signer, err = sign.signer(cmd); err != nil {
 				return err
 			}
 			progress := cli.NewProgress(cmd, in.output)

@@ -33,7 +33,7 @@ func mediumCommand() *cobra.Command {
 			if o.Split, err = partSize(parts); err != nil {
 				return err
 			}
-			if o.Signer, err = sign.signer(); err != nil {
+			if o.Signer, err = sign.signer(cmd); err != nil {
 				return err
 			}
 			progress := cli.NewProgress(cmd, output)

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +18,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/fixtures"
@@ -206,5 +212,47 @@ func rest(t *testing.T, shown <-chan string) (screen string) {
 			return screen
 		}
 		screen += text
+	}
+}
+
+// The passphrase of a key is asked for on a terminal, which does not show it.
+func TestPassphraseIsAskedFor(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err == nil {
+		der, err = encrypted.Encrypt(der, []byte("right"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := write(t, "cosign.key", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: der}))
+	for name, c := range map[string]struct {
+		typed, want string
+		code        int
+	}{
+		"right":  {"right\n", "registry cannot be used", 6}, // it goes on
+		"wrong":  {"mistaken\n", "the passphrase of the key is missing or wrong", 3},
+		"Ctrl-C": {"\x03", "interrupted", 130},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cmd, keyboard, shown := onTerminal(t, "build", "--image", "127.0.0.1:1/a@"+imageDigest, "--sign-key", secret,
+				"--node-binary", nodeProgram, "-o", "out", "--insecure-registry", "127.0.0.1:1")
+			screen := await(t, shown, "Passphrase of "+secret+": ")
+			if _, err := io.WriteString(keyboard, c.typed); err != nil {
+				t.Fatal(err)
+			}
+			screen += rest(t, shown)
+			exit := new(exec.ExitError)
+			if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != c.code || !strings.Contains(screen, c.want) {
+				t.Errorf("got %v, want exit code %d and %q\n%s", err, c.code, c.want, screen)
+			}
+			if strings.Contains(screen, strings.TrimSpace(c.typed)) && c.code != 130 {
+				t.Errorf("got the passphrase on the screen:\n%s", screen)
+			}
+		})
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // ErrPassphrase says that a secret key could not be decrypted.
 var ErrPassphrase = fault.New(fault.Input, "the passphrase of the key is missing or wrong",
-	"give it with --sign-passphrase-file, or in the environment as PINBOX_SIGN_PASSPHRASE")
+	"give it on a terminal, with --sign-passphrase-file, or in the file that PINBOX_SIGN_PASSPHRASE_FILE names")
 
 // Signer makes signatures. The zero value makes none.
 type Signer struct{ key crypto.Signer }
