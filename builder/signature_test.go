@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -181,6 +182,24 @@ func TestPolicyWhileBuilding(t *testing.T) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// With GODEBUG=fips140=only, an image that OpenPGP has to verify is refused in one sentence, and one of sigstore is verified.
+func TestOpenPGPUnderFIPS(t *testing.T) {
+	t.Parallel()
+	registry, pins := fixtures.Samples(t)
+	trust := signedSamples(t, registry, pins)
+	for pin, want := range map[string]string{
+		pins.Docker: "OpenPGP needs algorithms that are not in Go's FIPS 140-3 module", pins.Mixed: "",
+	} {
+		cmd := exec.Command(fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), "plan", "--image", pin, "--policy", trust.policy,
+			"--registries.d", trust.registriesD, "--insecure-registry", "127.0.0.1")
+		cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (want == "") || !strings.Contains(string(out), want) || strings.Contains(string(out), "goroutine") {
+			t.Errorf("%s: got %v, want %q\n%s", pin, err, want, out)
+		}
 	}
 }
 

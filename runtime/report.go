@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -85,6 +86,7 @@ func (r report) status(previous Status, now time.Time) Status {
 		}
 	}
 	s.Errors = unique(s.Errors)
+	hideSecrets(&s) // everybody on the node may read it
 	s.Conditions = r.conditions(previous, s, now.UTC())
 	if s.Healthy() {
 		s.Totals.LastSuccess = s.Time
@@ -99,6 +101,20 @@ func (n nodeState) warnings() []string {
 	}
 	return []string{fmt.Sprintf("the image %s is not on the node by this name, and CRI-O needs it for each pod (pause_image): "+
 		"without a registry no pod starts; put it into a set, with this tag", n.pause)}
+}
+
+// hideSecrets cuts what URLs have besides a place in the errors of others: CRI-O's, of registries, and of servers.
+func hideSecrets(s *Status) {
+	for i, text := range s.Errors {
+		s.Errors[i] = fault.HideSecrets(text)
+	}
+	for i, img := range s.Images {
+		s.Images[i].Error = fault.HideSecrets(img.Error)
+	}
+	for i, set := range s.Sets {
+		s.Sets[i].LastFailedGenerationError = fault.HideSecrets(set.LastFailedGenerationError)
+		s.Sets[i].StoreError = fault.HideSecrets(set.StoreError)
+	}
 }
 
 // unique removes repeated lines.

@@ -240,6 +240,27 @@ func TestContinueFromRunningPulls(t *testing.T) {
 	}
 }
 
+// The status is for everybody on the node, and errors of CRI-O have URLs that an object store has signed.
+func TestStatusHasNoSecrets(t *testing.T) {
+	a := image("a")
+	r := testReport(map[pinset.Image]bool{}, set("s", a))
+	const text = "Get https://user:pass@cdn.example.com/blob?X-Amz-Signature=5ec3e7: EOF"
+	r.faults, r.problems = map[pinset.Image]Fault{a: {Network, text}}, []error{errors.New(text)}
+	r.tries = map[string]storeTry{"": {problem: text}}
+	content, err := json.Marshal(r.status(Status{}, time.Unix(1, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(content), "cdn.example.com/blob"); n < 4 {
+		t.Errorf("got the place %d times, want it in each error\n%s", n, content)
+	}
+	for _, secret := range []string{"5ec3e7", "pass"} {
+		if strings.Contains(string(content), secret) {
+			t.Errorf("got %q in the status\n%s", secret, content)
+		}
+	}
+}
+
 // CRI-O looks for the pause image by the name of its configuration alone.
 func TestWarningOfThePauseImage(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -15,8 +16,11 @@ func FuzzLayout(f *testing.F) {
 		`"application/vnd.oci.image.config.v1+json","digest":"` + digest.FromString("{}").String() + `","size":2},"layers":[]}`
 	f.Add([]byte(manifest), []byte(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[]}}`))
 	f.Add([]byte(`{"schemaVersion":2,"manifests":[{}]}`), []byte(`{}`))
+	dir := f.TempDir() // one for all inputs, which are tried one after the other
 	f.Fuzz(func(t *testing.T, document, config []byte) {
-		dir := t.TempDir()
+		if err := os.RemoveAll(filepath.Join(dir, "blobs")); err != nil {
+			t.Fatal(err)
+		}
 		blob := func(content []byte) string { return filepath.Join("blobs/sha256", digest.FromBytes(content).Encoded()) }
 		index := `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` +
 			digest.FromBytes(document).String() + `","size":` + strconv.Itoa(len(document)) +

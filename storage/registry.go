@@ -222,12 +222,15 @@ func (c *Client) checkPolicy(ctx context.Context, from imgtypes.UnparsedImage, i
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrPolicy, err)
 	}
-	_, err = policy.IsRunningImageAllowed(ctx, image.UnparsedInstanceWithReference(from, ref))
+	err = OpenPGP(func() error {
+		_, err := policy.IsRunningImageAllowed(ctx, image.UnparsedInstanceWithReference(from, ref))
+		return err
+	})
 	if destroyed := policy.Destroy(); err == nil {
 		err = destroyed
 	}
-	if err == nil {
-		return nil
+	if err == nil || errors.Is(err, ErrFIPS) {
+		return err
 	}
 	// The library has no exported type for the error of an only signature.
 	var network net.Error

@@ -21,15 +21,17 @@ var ErrKey = fault.New(fault.Input, "not an OpenPGP key",
 
 // CheckKey checks that key is an OpenPGP public key, armored or not. The error is ErrKey.
 func CheckKey(key []byte) error {
-	mechanism, ids, err := signature.NewEphemeralGPGSigningMechanism(key)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrKey, err)
-	}
-	defer mechanism.Close()
-	if len(ids) == 0 {
-		return ErrKey
-	}
-	return nil
+	return OpenPGP(func() error {
+		mechanism, ids, err := signature.NewEphemeralGPGSigningMechanism(key)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrKey, err)
+		}
+		defer mechanism.Close()
+		if len(ids) == 0 {
+			return ErrKey
+		}
+		return nil
+	})
 }
 
 // VerifySigned checks that one of the OpenPGP keys, armored or not, has signed a digest. sig has
@@ -38,24 +40,28 @@ func CheckKey(key []byte) error {
 func VerifySigned(sig []byte, keys [][]byte, want digest.Digest) error {
 	errs := []error{fmt.Errorf("%s: %w", want, ErrSignature)}
 	for _, key := range keys {
-		mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(key)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		content, _, err := mechanism.Verify(sig)
-		if closed := mechanism.Close(); err == nil {
-			err = closed
-		}
-		if err == nil {
-			err = signedDigest(content, want)
-		}
+		err := OpenPGP(func() error { return verifySigned(sig, key, want) })
 		if err == nil {
 			return nil
 		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
+}
+
+func verifySigned(sig, key []byte, want digest.Digest) error {
+	mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(key)
+	if err != nil {
+		return err
+	}
+	content, _, err := mechanism.Verify(sig)
+	if closed := mechanism.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = signedDigest(content, want)
+	}
+	return err
 }
 
 func signedDigest(content []byte, want digest.Digest) error {
@@ -92,6 +98,14 @@ func parseClaim(content []byte) (c claim, err error) {
 // UntrustedClaim returns the name and the digest that an OpenPGP signature is for, without
 // verifying the signature.
 func UntrustedClaim(sig []byte) (name string, d digest.Digest, err error) {
+	err = OpenPGP(func() (err error) {
+		name, d, err = untrustedClaim(sig)
+		return err
+	})
+	return name, d, err
+}
+
+func untrustedClaim(sig []byte) (name string, d digest.Digest, err error) {
 	mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(nil)
 	if err != nil {
 		return "", "", err

@@ -9,15 +9,19 @@ import (
 
 	"github.com/ProtonMail/go-crypto/openpgp/packet"
 
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // describeMessage describes an OpenPGP message that is signed, as those are with which images are signed: it returns
 // the IDs of the keys, as gpg shows them, and what it says was signed. Nothing of it is verified.
 func describeMessage(message []byte) (keys []string, signed []byte, err error) {
-	if err = signature.CheckSize(message); err == nil {
-		keys, signed, err = describePackets(bytes.NewReader(message), 0)
-	}
+	err = storage.OpenPGP(func() (err error) {
+		if err = signature.CheckSize(message); err == nil {
+			keys, signed, err = describePackets(bytes.NewReader(message), 0)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: %w", signature.ErrInvalid, err)
 	}

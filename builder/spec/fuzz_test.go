@@ -12,8 +12,8 @@ import (
 func FuzzAppliance(f *testing.F) {
 	f.Add([]byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  sources: [{images: ['quay.io/a:1']}]\n"))
 	f.Add([]byte("spec: &a [*a]\n"))
+	path := filepath.Join(f.TempDir(), "appliance.yaml") // one for all inputs, which are tried one after the other
 	f.Fuzz(func(t *testing.T, text []byte) {
-		path := filepath.Join(t.TempDir(), "appliance.yaml")
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"syscall"
 	"unicode"
@@ -22,7 +21,7 @@ import (
 // what changes the direction of text; newline and tab are written as they are. The escapes are
 // those of JSON, so JSON keeps its meaning.
 //
-// Errors and notes have no secrets of URLs: see hideSecrets.
+// Errors and notes have no secrets of URLs: see fault.HideSecrets.
 type printable struct {
 	io.Writer
 	// errors is whether errors, notes and progress are written to it, and no results.
@@ -35,7 +34,7 @@ type printable struct {
 func (p printable) Write(b []byte) (int, error) {
 	text := escape(string(b))
 	if p.errors {
-		text = hideSecrets(text)
+		text = fault.HideSecrets(text)
 	}
 	_, err := io.WriteString(p.Writer, text)
 	switch {
@@ -69,18 +68,6 @@ func escape(text string) string {
 		text = text[size:]
 	}
 	return b.String()
-}
-
-// secretQuery and secretUser find what URLs have besides a place: the query of one that an object store has signed lets
-// whoever has it read the object, and before the host may be a password.
-var (
-	secretQuery = regexp.MustCompile(`(\bhttps?://[^\s"'<>?]+\?)[^\s"'<>]*[^\s"'<>:,.;)]`)
-	secretUser  = regexp.MustCompile(`(\bhttps?://)[^\s"'<>/@]+@`)
-)
-
-// hideSecrets cuts the queries of URLs, and users and passwords in them.
-func hideSecrets(text string) string {
-	return secretUser.ReplaceAllString(secretQuery.ReplaceAllString(text, "$1…"), "$1")
 }
 
 // terminal returns the terminal that a writer of a command writes to; nil if it is none.

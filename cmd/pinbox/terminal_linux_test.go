@@ -1,11 +1,6 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/fixtures"
@@ -217,18 +211,7 @@ func rest(t *testing.T, shown <-chan string) (screen string) {
 
 // The passphrase of a key is asked for on a terminal, which does not show it.
 func TestPassphraseIsAskedFor(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err == nil {
-		der, err = encrypted.Encrypt(der, []byte("right"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret := write(t, "cosign.key", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: der}))
+	secret := sealedKey(t, "right")
 	for name, c := range map[string]struct {
 		typed, want string
 		code        int

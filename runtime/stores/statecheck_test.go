@@ -81,8 +81,8 @@ func FuzzReadState(f *testing.F) {
 	sum := digest.FromString("x")
 	f.Add([]byte(strings.NewReplacer("SHA", sum.String(), "HEX", sum.Encoded()).Replace(goodState)))
 	f.Add([]byte(`{"version":1,"stores":[null],"compaction":{}}`))
+	dir := f.TempDir() // one for all inputs, which are tried one after the other
 	f.Fuzz(func(t *testing.T, text []byte) {
-		dir := t.TempDir()
 		write(t, filepath.Join(dir, "state.json"), string(text))
 		s, err := stores.ReadState(dir)
 		if err != nil {

@@ -82,8 +82,8 @@ func TestReadNodeConfig(t *testing.T) {
 func FuzzNodeConfig(f *testing.F) {
 	f.Add([]byte(`{"version": 1, "keepPrevious": 2, "selinuxContext": "system_u:object_r:container_file_t:s0"}`))
 	f.Add([]byte(`{"version": 1, "verity": "require"}`))
+	file := filepath.Join(f.TempDir(), "node.json") // one for all inputs, which are tried one after the other
 	f.Fuzz(func(t *testing.T, text []byte) {
-		file := filepath.Join(t.TempDir(), "node.json")
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			t.Fatal(err)
 		}

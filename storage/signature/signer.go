@@ -3,6 +3,7 @@ package signature
 import (
 	"crypto"
 	"crypto/ecdsa"
+	"crypto/fips140"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -60,6 +61,10 @@ func parseSecret(text, passphrase []byte) (crypto.Signer, error) {
 	switch block.Type {
 	case "PRIVATE KEY":
 	case "ENCRYPTED SIGSTORE PRIVATE KEY", "ENCRYPTED COSIGN PRIVATE KEY":
+		if fips140.Enforced() { // the libraries of its encryption panic then, by scrypt and NaCl
+			return nil, fmt.Errorf("%w: the encryption of cosign.key is not in the FIPS 140-3 module, and GODEBUG=fips140=only "+
+				"forbids it: use a key without a passphrase, or sign with another program", ErrKey)
+		}
 		var err error
 		if der, err = encrypted.Decrypt(der, passphrase); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrPassphrase, err)

@@ -114,12 +114,9 @@ func (m *treeMaker) setAttributes(i *squashfs.Inode, path string) {
 }
 
 // The kernel and unsquashfs read a random tree from an image as it is in a folder.
-func FuzzTrees(f *testing.F) {
-	for seed := range uint64(24) {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		fixtures.NeedRoot(t)
+func TestTrees(t *testing.T) {
+	fixtures.NeedRoot(t)
+	for seed := range uint64(fixtures.Soak(t, 24)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		opts := squashfs.Options{
 			BlockSize:   4096 << r.IntN(6),
@@ -138,14 +135,14 @@ func FuzzTrees(f *testing.F) {
 		})
 		want := fixtures.Tree(t, folder)
 		if diff := cmp.Diff(want, fixtures.Tree(t, fixtures.Mount(t, img))); diff != "" {
-			t.Errorf("%+v: the kernel reads it differently (-folder +image):\n%s", opts, diff)
+			t.Errorf("seed %d, %+v: the kernel reads it differently (-folder +image):\n%s", seed, opts, diff)
 		}
 		unpacked := filepath.Join(t.TempDir(), "x")
 		fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-d", unpacked, img)
 		if diff := cmp.Diff(want, fixtures.Tree(t, unpacked)); diff != "" {
-			t.Errorf("%+v: unsquashfs reads it differently (-folder +image):\n%s", opts, diff)
+			t.Errorf("seed %d, %+v: unsquashfs reads it differently (-folder +image):\n%s", seed, opts, diff)
 		}
-	})
+	}
 }
 
 // A file of 5 GiB that is a hole except for its ends takes two blocks. An image can have 65,536

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
+
+	"github.com/pinbox/pinbox/fixtures"
+)
+
+// With GODEBUG=fips140=only, the cryptography of Go outside of its FIPS 140-3 module is an error or a panic. All that
+// pinbox does with its own keys and sums goes on; the encryption of a cosign.key is refused.
+func TestFIPS(t *testing.T) {
+	t.Parallel()
+	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
+	secret, public := fixtures.Key(t)
+	dir := t.TempDir()
+	fixtures.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out", filepath.Join(dir, "ed.key"))
+	fixtures.Run(t, "openssl", "pkey", "-in", filepath.Join(dir, "ed.key"), "-pubout", "-out", filepath.Join(dir, "ed.pub"))
+	sealed := sealedKey(t, "right")
+	node := []string{"--node-binary", nodeProgram, "--progress", "none"}
+	for _, step := range []struct {
+		args []string
+		want string // "" if it succeeds
+	}{
+		{[]string{"demo", "-o", "demo"}, ""},
+		{append([]string{"build", "--oci", "demo/images", "-o", "a", "--sign-key", secret}, node...), ""},
+		{[]string{"verify", "a", "--key", public}, ""},
+		{append([]string{"delta", "--oci", "demo/next", "--from", "a", "-o", "b", "--sign-key", "ed.key"}, node...), ""},
+		{[]string{"verify", "b", "--base", "a", "--key", "ed.pub"}, ""},
+		{append([]string{"delta", "--oci", "demo/next", "--from", "a", "--thin", "-o", "c"}, node...), ""},
+		{[]string{"inspect", "c"}, ""},
+		{append([]string{"build", "--oci", "demo/images", "-o", "d", "--sign-key", sealed}, node...),
+			"the encryption of cosign.key is not in the FIPS 140-3 module"},
+	} {
+		cmd := exec.Command(program, step.args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GODEBUG=fips140=only", "PINBOX_SIGN_PASSPHRASE=right")
+		out, err := cmd.CombinedOutput()
+		if (err == nil) != (step.want == "") || !strings.Contains(string(out), step.want) || strings.Contains(string(out), "panic") {
+			t.Errorf("%v: got %v, want %q\n%s", step.args, err, step.want, out)
+		}
+	}
+}
+
+// sealedKey writes a key as `cosign generate-key-pair` does, with a passphrase.
+func sealedKey(t *testing.T, passphrase string) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err == nil {
+		der, err = encrypted.Encrypt(der, []byte(passphrase))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, "cosign.key", pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED SIGSTORE PRIVATE KEY", Bytes: der}))
+}
