@@ -13,10 +13,16 @@ func TestSecretsOfURLs(t *testing.T) {
 	for text, want := range map[string]string{
 		`Get "https://s3.site.lan/blob?X-Amz-Credential=A&X-Amz-Signature=B": Bad Gateway`: `Get "https://s3.site.lan/blob?…": ` +
 			`Bad Gateway`,
-		"https://me:hunter2@host/a?b=c: no such host": "https://host/a?…: no such host",
-		"see https://host/a, or https://host/b.":      "see https://host/a, or https://host/b.",
-		`{"error":"https://host/a?b=c\u0026d=e"}`:     `{"error":"https://host/a?…"}`,
-		"what? https://host":                          "what? https://host",
+		"https://me:hunter2@host/a?b=c: no such host":      "https://host/a?…: no such host",
+		"see https://host/a, or https://host/b.":           "see https://host/a, or https://host/b.",
+		`{"error":"https://host/a?b=c\u0026d=e"}`:          `{"error":"https://host/a?…"}`,
+		"what? https://host":                               "what? https://host",
+		`{"error":"Get \"https://h/a?b=c\": EOF"}`:         `{"error":"Get \"https://h/a?…\": EOF"}`,
+		`Get "https://h/a?fn=UTF-8''x&sig=S": EOF`:         `Get "https://h/a?…": EOF`,
+		`ftp://me:pw@h/a?sig=S<b>, //h/%zz?sig=S`:          `ftp://h/a?…, //h/%zz?…`,
+		`Location "/x?sig=S"`:                              `Location "/x?…"`,
+		"is it a/b? No":                                    "is it a/b? No",
+		`token body: EOF (body start "{\"token\":\"S\",")`: `token body: EOF (body start …)`,
 	} {
 		var errors, results bytes.Buffer
 		fmt.Fprint(printable{Writer: &errors, errors: true}, text)

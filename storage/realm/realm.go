@@ -30,6 +30,13 @@ type Realms struct {
 	endpoints []endpoint
 	// guarded means that no redirect takes a password with it: Guard.
 	guarded bool
+	// at is the endpoint whose /v2/ was requested last, as the first thing of it: the library tries one after the other. nil
+	// before the first.
+	at *endpoint
+	// content means that something below its /v2/ was requested since then. realm is what was requested before that, elsewhere:
+	// the server of tokens.
+	content bool
+	realm   *url.URL
 }
 
 // endpoint is a registry or a mirror. The zero value has no password.
@@ -39,8 +46,6 @@ type endpoint struct {
 	// password is true if there are credentials for it, identity if they are an identity token: that
 	// is sent in the body of a POST.
 	password, identity bool
-	// asked is true if its /v2/ was requested, until its next request: what is requested between them may be a token.
-	asked bool
 }
 
 // Of returns the realms for an image with its mirrors. It runs helpers for credentials, which have so long to answer.
@@ -108,19 +113,46 @@ func (r *Realms) Proxy(u *url.URL) (*url.URL, error) {
 	return http.ProxyFromEnvironment(&http.Request{URL: u})
 }
 
+// check refuses a request that would take the password, or a token, of the endpoint to another server than it is for. It sees
+// nothing but the URLs of requests, of which each may be one to which a server has redirected: net/http sends credentials
+// along to each port and scheme of the same host, and to hosts below it. When a source is open, Guard prevents that.
 func (r *Realms) check(u *url.URL) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if e := r.of(u.Host); e != nil && strings.HasPrefix(u.Path, "/v2/") && e.mayHave(u) {
-		e.asked = u.Path == "/v2/"
+	if r.guarded {
 		return nil
 	}
-	for _, e := range r.endpoints {
-		if e.asked && !e.mayHave(u) || !r.guarded && e.inTheClear(u) {
-			return fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
+	if e := r.of(u.Host); e != nil && u.Path == "/v2/" {
+		r.at, r.content, r.realm = e, false, nil
+	}
+	e := r.at
+	if e == nil || !e.password || e.insecure {
+		return nil
+	}
+	own := &url.URL{Scheme: "https", Host: e.host}
+	refused := fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
+	switch {
+	case server(u) == server(own) && strings.HasPrefix(u.Path, "/v2/"):
+		r.content = r.content || u.Path != "/v2/"
+	case r.content: // it redirects a request for content, or only seems to have asked for that
+		token := e.identity || u.Query().Has("account")
+		if token && !e.mayHave(u) || takesAlong(own, u) {
+			return refused
 		}
+	case !e.mayHave(u):
+		return refused
+	case r.realm == nil:
+		r.realm = u
+	case takesAlong(r.realm, u):
+		return refused
 	}
 	return nil
+}
+
+// takesAlong reports whether net/http sends credentials for one server to another one, to which that one redirects.
+func takesAlong(from, to *url.URL) bool {
+	below := to.Hostname() == from.Hostname() || strings.HasSuffix(to.Hostname(), "."+from.Hostname())
+	return below && server(from) != server(to)
 }
 
 // mayHave reports whether a request that may have the endpoint's password may go to a URL.
@@ -135,14 +167,6 @@ func (e endpoint) mayHave(u *url.URL) bool {
 		return true
 	}
 	return own && u.Scheme == "https"
-}
-
-// inTheClear reports whether net/http sends a password for the endpoint to a URL to which the endpoint redirects a
-// request, and without TLS.
-func (e endpoint) inTheClear(u *url.URL) bool {
-	host := (&url.URL{Host: e.host}).Hostname()
-	below := u.Hostname() == host || strings.HasSuffix(u.Hostname(), "."+host)
-	return e.password && !e.insecure && u.Scheme == "http" && below
 }
 
 // sameDomain reports whether two hosts belong to the same owner by the list of public suffixes, as

@@ -1,6 +1,61 @@
 package realm
 
-import "testing"
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// What a build requests of a registry reg.example.com:6001 and of its mirror, in this order. The last request is refused, or
+// none is. All others may have a password.
+func TestRequestsThatTakeAPassword(t *testing.T) {
+	const ping, manifest = "https://reg.example.com:6001/v2/", "https://reg.example.com:6001/v2/x/y/manifests/1"
+	const token = "/token?account=user&scope=pull"
+	for name, c := range map[string]struct {
+		urls    string
+		refused bool
+		e       endpoint
+	}{
+		"its own server of tokens":         {ping + " https://reg.example.com:6001" + token + " " + manifest, false, endpoint{}},
+		"one on another port":              {ping + " https://reg.example.com" + token + " " + manifest, false, endpoint{}},
+		"one of its domain":                {ping + " https://auth.example.com" + token + " " + manifest, false, endpoint{}},
+		"one of another domain":            {ping + " https://evil.test" + token, true, endpoint{}},
+		"one without TLS":                  {ping + " http://auth.example.com" + token, true, endpoint{}},
+		"one of another domain, by POST":   {ping + " https://evil.test/token", true, endpoint{identity: true}},
+		"another domain without a name":    {ping + " https://cdn.test/layer", false, endpoint{}},
+		"no password":                      {ping + " https://evil.test" + token, false, endpoint{insecure: true}},
+		"after a redirect of the ping":     {ping + " " + ping + "ping https://evil.test" + token, true, endpoint{}},
+		"after one to a manifest":          {ping + " " + manifest + " https://evil.test" + token, true, endpoint{}},
+		"after one, without TLS":           {ping + " " + ping + "ping http://reg.example.com" + token, true, endpoint{}},
+		"after one, by POST":               {ping + " " + ping + "ping https://evil.test/token", true, endpoint{identity: true}},
+		"a token from another port":        {ping + " https://reg.example.com:6001" + token + " https://reg.example.com:6002" + token, true, endpoint{}},
+		"a token from below":               {ping + " https://auth.example.com" + token + " https://sub.auth.example.com/t", true, endpoint{}},
+		"a token from the same server":     {ping + " https://auth.example.com" + token + " https://auth.example.com:443/t", false, endpoint{}},
+		"a token from another domain":      {ping + " https://auth.example.com" + token + " https://cdn.test/t", false, endpoint{}},
+		"a manifest from another port":     {ping + " " + manifest + " https://reg.example.com:6002/m", true, endpoint{}},
+		"a manifest from below":            {ping + " " + manifest + " https://s3.reg.example.com:6001/m", true, endpoint{}},
+		"a manifest without TLS":           {ping + " " + manifest + " http://reg.example.com:6001/m", true, endpoint{}},
+		"a manifest from another domain":   {ping + " " + manifest + " https://cdn.test/m?sig=1", false, endpoint{}},
+		"a manifest from another path":     {ping + " " + manifest + " https://reg.example.com:6001/files/m", false, endpoint{}},
+		"a mirror that is down":            {"https://mirror.test/v2/ " + ping + " https://auth.example.com" + token + " " + manifest, false, endpoint{}},
+		"a mirror that sends to the other": {"https://mirror.test/v2/ https://auth.example.com" + token, true, endpoint{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.e.host, c.e.password = "reg.example.com:6001", true
+			r := &Realms{endpoints: []endpoint{{host: "mirror.test", password: true}, c.e}}
+			urls := strings.Fields(c.urls)
+			for n, text := range urls {
+				u, err := url.Parse(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err, last := r.check(u), n == len(urls)-1; (err != nil) != (last && c.refused) {
+					t.Errorf("%s: got %v, want it refused: %v", text, err, last && c.refused)
+				}
+			}
+		})
+	}
+}
 
 func TestSameDomain(t *testing.T) {
 	for _, c := range []struct {
