@@ -135,6 +135,23 @@ func TestThinDeltaTakesTheSpaceOfItsStore(t *testing.T) {
 	wantMounted(t, m, 1)
 }
 
+// The size in a thin delta may be false: while its store is put together, the space is checked again, and nothing is left.
+func TestThinDeltaWithAFalseSize(t *testing.T) {
+	base, delta := thinPair(t, 48<<20)
+	m := newManager(t, base, "500m")
+	full, asked := errors.New("full"), 0
+	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta, CheckSpace: func(bytes int64) error {
+		if asked++; bytes > 0 { // by the sizes of the delta
+			return nil
+		}
+		return full
+	}})
+	if !errors.Is(err, full) {
+		t.Errorf("got %v after %d checks, want that the last one ends it", err, asked)
+	}
+	wantNothingAttached(t, m)
+}
+
 // Another program fills the disk while a store is put together, or the medium with the base is removed: nothing is
 // left, and the next attach succeeds.
 func TestThinDeltaInterrupted(t *testing.T) {

@@ -23,7 +23,12 @@ type rebuilding struct {
 	content
 	report func(of Store, done, all int64)
 
+	// checkSpace returns an error if so many bytes do not fit; nil for no check. The sizes in the delta may be false.
+	checkSpace func(bytes int64) error
+
 	mu sync.Mutex // layers are read in other goroutines
+	// checked is done at the last check of the space.
+	checked int64
 	// done and all are bytes of the work: layers are read and packed, then the store is written, and read again.
 	done, all int64
 }
@@ -56,6 +61,21 @@ func (w *rebuilding) add(n int64) {
 	}
 }
 
+// checkEach is how many bytes are read between two checks of the space.
+const checkEach = 16 << 20
+
+// read is add, and returns an error if nothing more fits.
+func (w *rebuilding) read(n int64) error {
+	w.add(n)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.checked += n; w.checkSpace == nil || w.checked < checkEach {
+		return nil
+	}
+	w.checked = 0
+	return w.checkSpace(0)
+}
+
 // total returns a function to which bytes of a part of the work are reported, counted from its start.
 func (w *rebuilding) total() func(done int64) {
 	before := int64(0)
@@ -74,7 +94,7 @@ func (w *rebuilding) write(ctx context.Context, in *thinSource, out io.Writer, t
 		Workers: min(goruntime.GOMAXPROCS(0), maxThinWorkers),
 		Open: func(ctx context.Context, diffID digest.Digest, blocks *squashfs.BlockCache) (io.ReadCloser, error) {
 			layer, err := in.layers.Layer(ctx, diffID, in.bases, blocks)
-			return watched{layer, w.add}, err
+			return watched{layer, w.read}, err
 		},
 	}.Compose(ctx)
 	if err != nil {
@@ -87,11 +107,13 @@ func (w *rebuilding) write(ctx context.Context, in *thinSource, out io.Writer, t
 // watched reports what is read.
 type watched struct {
 	io.ReadCloser
-	read func(bytes int64)
+	read func(bytes int64) error
 }
 
 func (r watched) Read(p []byte) (int, error) {
 	n, err := r.ReadCloser.Read(p)
-	r.read(int64(n))
+	if failed := r.read(int64(n)); failed != nil {
+		return n, failed
+	}
 	return n, err
 }

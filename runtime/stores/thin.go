@@ -74,8 +74,10 @@ func rebuild(
 	}
 	defer in.close()
 	w := newRebuilding(store, c, o.Composing)
+	w.checkSpace = o.CheckSpace
+	most := store.Size + store.Size/thinShare + thinExtra
 	made, found, err := s.write(ctx, s.dir.composed(), func(out io.Writer) error {
-		return in.retried(func() error { return w.write(ctx, in, out, string(s.dir)) })
+		return in.retried(func() error { return w.write(ctx, in, &limited{out, most}, string(s.dir)) })
 	}, w.total())
 	if err != nil {
 		return store, cure(err)
@@ -85,6 +87,19 @@ func rebuild(
 	*g = *made
 	store.ID, store.Size, store.Token, store.Verity = g.id, g.Size, found.Token, g.tree
 	return store, nil
+}
+
+// limited writes at most so many bytes.
+type limited struct {
+	io.Writer
+	left int64
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	if l.left -= int64(len(p)); l.left < 0 {
+		return 0, fmt.Errorf("%w: its store is larger than its delta.json says", thin.ErrDamaged)
+	}
+	return l.Writer.Write(p)
 }
 
 // cure adds what a node can do about a thin delta or a base that is damaged.
@@ -187,8 +202,15 @@ func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) 
 	if err != nil {
 		return in, err
 	}
-	in.layers, err = thin.Open(itself, thin.Limits{})
-	return in, err
+	if in.layers, err = thin.Open(itself, thin.Limits{}); err != nil {
+		return in, err
+	}
+	for _, layer := range in.layers.Reads() {
+		if !slices.Contains(d.Thin.Reads, layer) {
+			return in, fmt.Errorf("%w: its recipes read the layer %s, which its delta.json does not name", thin.ErrDamaged, layer)
+		}
+	}
+	return in, nil
 }
 
 // baseName names the store at a slot in messages.

@@ -34,6 +34,9 @@ type Delta struct {
 // ThinVersion is the version of the form of recipes.
 const ThinVersion = 1
 
+// maxStoreSize is more than any disk of a node has, and sums of it do not overflow.
+const maxStoreSize = 1 << 50
+
 // Thin describes a thin delta: it has recipes in place of layers, from which a node makes the store.
 type Thin struct {
 	// Version of the recipes.
@@ -128,8 +131,8 @@ func (t Thin) validate() error {
 		return fmt.Errorf("version %d; this pinbox reads version %d: %w", t.Version, ThinVersion, ErrNewer)
 	case t.Version != ThinVersion:
 		return fmt.Errorf("version %d; this pinbox reads version %d", t.Version, ThinVersion)
-	case t.StoreSize <= 0:
-		return fmt.Errorf("storeSize %d: not above 0", t.StoreSize)
+	case t.StoreSize <= 0 || t.StoreSize > maxStoreSize:
+		return fmt.Errorf("storeSize %d: want 1 to %d", t.StoreSize, int64(maxStoreSize))
 	}
 	for i, id := range t.Reads {
 		if !ValidID(id) || i > 0 && id <= t.Reads[i-1] {

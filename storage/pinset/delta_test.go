@@ -45,7 +45,7 @@ func TestBadDelta(t *testing.T) {
 
 		`{"version":1,"thin":{"version":2,"storeSize":1,"reads":[]}}`:    "a newer pinbox made it",
 		`{"version":1,"thin":{"storeSize":1,"reads":[]}}`:                "thin: version 0",
-		`{"version":1,"thin":{"version":1,"reads":[]}}`:                  "thin: storeSize 0: not above 0",
+		`{"version":1,"thin":{"version":1,"reads":[]}}`:                  "thin: storeSize 0: want 1 to",
 		`{"version":1,"thin":{"version":1,"storeSize":1,"more":1}}`:      "more",
 		`{"version":1,"thin":{"version":1,"storeSize":1,"reads":["x"]}}`: `thin: reads[0]: layer "x"`,
 		`{"version":1,"thin":{"version":1,"storeSize":1,"reads":["` + strings.Repeat("b", 64) + `","` +

@@ -114,7 +114,13 @@ func (r record) open(files fs.FS, id string) (fs.File, error) {
 // read fills p from an offset of a content. It is fast if the calls for a content follow each other.
 func (l *baseLayer) read(number int, p []byte, at int64) error {
 	if number == 0 {
-		err := l.of.skeletonOf(l).read(p, at)
+		s := l.of.skeletonOf(l)
+		if at < s.at || s.split == nil {
+			if l.of.rewinds++; l.of.rewinds > maxRewinds {
+				return damaged("a dictionary needs the skeletons of base layers %d times, the last of %s", l.of.rewinds, l.id)
+			}
+		}
+		err := s.read(p, at)
 		if err != nil && !errors.Is(err, ErrDamaged) {
 			err = l.damaged("", err)
 		}

@@ -55,7 +55,7 @@ func unzip(packed []byte, limit uint64) ([]byte, error) {
 }
 
 func (x *index) decode(d *decoder, limits Limits) {
-	for range d.number("base layers", maxRows) {
+	for range d.number("base layers", maxLayers) {
 		if d.err != nil {
 			return
 		}
@@ -70,7 +70,7 @@ func (x *index) decode(d *decoder, limits Limits) {
 	}
 	x.decodeRuns(d)
 	next := int64(0)
-	for n := range d.number("layers", maxRows) {
+	for n := range d.number("layers", maxLayers) {
 		if d.err != nil {
 			return
 		}
@@ -83,7 +83,7 @@ func (x *index) decode(d *decoder, limits Limits) {
 	case len(x.recipes) != len(x.solid[skeletons].ends):
 		d.fail(fmt.Errorf("%d skeletons of %d layers", len(x.solid[skeletons].ends), len(x.recipes)))
 	}
-	for range d.number("largest files", maxRows) {
+	for range d.number("largest files", maxListed) {
 		if d.err != nil {
 			return
 		}
@@ -100,13 +100,13 @@ func (d *decoder) digest() digest.Digest {
 // decodeSolid reads a solid stream whose first block is at an offset of the data. It returns the end of
 // the last one.
 func (x *index) decodeSolid(d *decoder, s *solid, at int64) int64 {
-	s.ends = make([]int64, 0, d.rows("contents"))
+	s.ends = make([]int64, 0, d.rows("contents", maxRows))
 	end := int64(0)
 	for range cap(s.ends) {
 		end += d.number("size of a content", math.MaxInt64-end)
 		s.ends = append(s.ends, end)
 	}
-	s.blocks = make([]block, d.rows("blocks"))
+	s.blocks = make([]block, d.rows("blocks", maxBlocks))
 	start := int64(0)
 	for n := range s.blocks {
 		b := &s.blocks[n]
@@ -124,7 +124,7 @@ func (x *index) decodeSolid(d *decoder, s *solid, at int64) int64 {
 	first := len(x.spans)
 	for n := range s.blocks {
 		b := &s.blocks[n]
-		b.first, b.spans = len(x.spans), int(d.number("spans", int64(maxRows-len(x.spans))))
+		b.first, b.spans = len(x.spans), int(d.number("spans", int64(min(maxRows-len(x.spans), maxSpans))))
 		if d.err == nil && b.spans > len(d.rest) {
 			d.fail(errShort)
 		}
@@ -146,8 +146,8 @@ func (x *index) decodeSolid(d *decoder, s *solid, at int64) int64 {
 }
 
 // rows reads the number of rows of a table, each of which takes a byte or more.
-func (d *decoder) rows(what string) int64 {
-	n := d.number(what, maxRows)
+func (d *decoder) rows(what string, limit int64) int64 {
+	n := d.number(what, limit)
 	if n > int64(len(d.rest)) {
 		d.fail(errShort)
 		return 0
@@ -168,12 +168,14 @@ func (x *index) decodeSpans(d *decoder, spans []span) {
 		spans[n].start = d.number("start of a span", math.MaxInt64-maxDictionary)
 	}
 	for n := range spans {
-		spans[n].size = int(d.number("size of a span", maxDictionary))
+		if spans[n].size = int(d.number("size of a span", maxDictionary)); d.err == nil && spans[n].size == 0 {
+			d.fail(errors.New("a span of no bytes"))
+		}
 	}
 }
 
 func (x *index) decodeRuns(d *decoder) {
-	x.runs = make([]run, d.rows("runs"))
+	x.runs = make([]run, d.rows("runs", maxRows))
 	var rows [streams]int
 	first := int64(0)
 	for n := range x.runs {

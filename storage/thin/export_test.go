@@ -94,6 +94,25 @@ func (t *Tables) Dictionary(more int) {
 	}
 }
 
+// GoBack replaces the dictionary of the first patched block by n spans of one byte of a skeleton, of which every second one is
+// at its start.
+func (t *Tables) GoBack(n int) {
+	b := &t.x.solid[patched].blocks[0]
+	layer := t.x.spans[b.first].layer
+	b.first, b.spans = len(t.x.spans), n
+	for i := range n {
+		t.x.spans = append(t.x.spans, span{source: source{layer, 0}, start: int64((i+1)%2) * 3000, size: 1})
+	}
+}
+
+// Empty gives the first span no bytes.
+func (t *Tables) Empty() { t.x.spans[0].size = 0 }
+
+// List repeats a largest file.
+func (t *Tables) List(n int) {
+	t.x.largest = slices.Repeat([]Largest{{DiffID: t.x.recipes[0].diffID}}, n)
+}
+
 // Literal returns where the first block of literals is in the data.
 func (t *Tables) Literal() (at int64, packed int) {
 	b := t.x.solid[literal].blocks[0]

@@ -108,7 +108,7 @@ func newLayerReader(
 	l := &layerReader{
 		ctx: ctx, x: x, recipe: &x.recipes[n], bases: b, sum: sha256.New(), next: x.recipes[n].first,
 		gaps: decoder{rest: x.recipes[n].gaps}, refs: decoder{rest: x.recipes[n].refs},
-		blocks: blockReader{x: x, data: data, dec: dec, bases: b},
+		blocks: blockReader{ctx: ctx, x: x, data: data, dec: dec, bases: b},
 	}
 	l.blocks.budget = maxRepeats*l.recipe.size + streams*maxBlock
 	l.skeleton.kind = skeletons
@@ -118,6 +118,7 @@ func newLayerReader(
 
 // blockReader reads blocks of the solid streams. It holds one of each.
 type blockReader struct {
+	ctx   context.Context
 	x     *index
 	data  io.ReadSeeker
 	dec   *zstd.Decoder
@@ -156,6 +157,9 @@ func (r *blockReader) load(b *block, dst []byte) ([]byte, error) {
 	if r.budget -= int64(b.size); r.budget < 0 {
 		return nil, damaged("its contents are in an order that needs too many blocks")
 	}
+	if r.budget -= spanCost * int64(b.spans); r.budget < 0 {
+		return nil, damaged("its dictionaries have too many spans")
+	}
 	if err := r.dictionary(b); err != nil {
 		return nil, err
 	}
@@ -189,8 +193,11 @@ func (r *blockReader) load(b *block, dst []byte) ([]byte, error) {
 
 // dictionary reads the dictionary of a block into r.before.
 func (r *blockReader) dictionary(b *block) error {
-	r.before = r.before[:0]
+	r.before, r.bases.rewinds = r.before[:0], 0
 	for _, s := range r.x.spans[b.first:][:b.spans] {
+		if err := r.ctx.Err(); err != nil {
+			return err
+		}
 		l, err := r.bases.layer(r.x.layers[s.layer])
 		if err != nil {
 			return err

@@ -82,6 +82,7 @@ type bases struct {
 	files    []*squashfs.Reader
 	layers   map[string]*baseLayer
 	skeleton skeleton // the one that was last read
+	rewinds  int      // of it, for one dictionary
 }
 
 func openBases(stores []Store) (*bases, error) {
