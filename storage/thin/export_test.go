@@ -94,14 +94,14 @@ func (t *Tables) Dictionary(more int) {
 	}
 }
 
-// GoBack replaces the dictionary of the first patched block by n spans of one byte of a skeleton, of which every second one is
-// at its start.
-func (t *Tables) GoBack(n int) {
+// GoBack replaces the dictionary of the first patched block by n spans of one byte of a skeleton, in turn at an offset and at
+// its start.
+func (t *Tables) GoBack(n int, at int64) {
 	b := &t.x.solid[patched].blocks[0]
 	layer := t.x.spans[b.first].layer
 	b.first, b.spans = len(t.x.spans), n
 	for i := range n {
-		t.x.spans = append(t.x.spans, span{source: source{layer, 0}, start: int64((i+1)%2) * 3000, size: 1})
+		t.x.spans = append(t.x.spans, span{source: source{layer, 0}, start: int64((i+1)%2) * at, size: 1})
 	}
 }
 
