@@ -171,7 +171,7 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 		if err != nil {
 			return err
 		}
-		if at+hdr.Size > size {
+		if hdr.Size > size-at { // the sum may overflow
 			return fmt.Errorf("%s ends after %d of %d bytes: %w", hdr.Name, size-at, hdr.Size, io.ErrUnexpectedEOF)
 		}
 		switch name := path.Clean(hdr.Name); {
@@ -180,7 +180,11 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 		case hdr.Typeflag == tar.TypeReg:
 			t.set(name, treeFile{tar: f, at: at, size: hdr.Size})
 		case hdr.Typeflag == tar.TypeLink:
-			t.set(name, t.files[path.Clean(hdr.Linkname)])
+			of, there := t.files[path.Clean(hdr.Linkname)]
+			if !there {
+				return fmt.Errorf("%s is a link to %q, which is not before it", hdr.Name, hdr.Linkname)
+			}
+			t.set(name, of)
 		}
 	}
 }

@@ -172,12 +172,24 @@ func (r catalogReader) filtered(c Catalog, folder string) (string, error) {
 	return "", fmt.Errorf("these packages: %w: %sfiltered-catalogs has no such selection", ErrNotMirrored, folder)
 }
 
-// bundle is the part of a file-based catalog that names images: olm.bundle of
-// github.com/operator-framework/operator-registry, alpha/declcfg.
+// catalogObject is the part of an object of a file-based catalog that tells whether it is a bundle, and names images then. Other
+// fields, some of them of a MB, are skipped.
+type catalogObject struct {
+	Schema        any `json:"schema"`
+	Name          any `json:"name"`
+	Image         any `json:"image"`
+	RelatedImages any `json:"relatedImages" yaml:"relatedImages"`
+}
+
+// bundle is a bundle: olm.bundle of github.com/operator-framework/operator-registry, alpha/declcfg.
 type bundle struct {
 	Image         string
-	RelatedImages []struct{ Image string } `yaml:"relatedImages"`
+	RelatedImages []struct{ Image string }
 }
+
+// maxCatalogDocument limits a document of a catalog in YAML, in bytes: its parser takes a hundred times as much. That of a
+// bundle has its manifests, which have to fit into an object of Kubernetes (1.5 MiB).
+const maxCatalogDocument = 2 << 20
 
 // bundles finds the images of all bundles in a file, and counts the bundles.
 func (r catalogReader) bundles(name, dropped string) (count int, err error) {
@@ -185,32 +197,57 @@ func (r catalogReader) bundles(name, dropped string) (count int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	var dec interface{ Decode(any) error } = json.NewDecoder(bytes.NewReader(content))
+	decode := json.NewDecoder(bytes.NewReader(content)).Decode
 	if path.Ext(name) != ".json" {
-		dec = yaml.NewDecoder(bytes.NewReader(content))
+		decode = yamlDocuments(content)
 	}
 	for {
-		var object map[string]any
-		err := dec.Decode(&object)
+		if err := r.interrupted(); err != nil {
+			return count, err
+		}
+		var o catalogObject
+		err := decode(&o)
 		if errors.Is(err, io.EOF) {
 			return count, nil
 		}
 		if err != nil {
 			return count, fmt.Errorf("%w: %w", ErrOCMirror, YAMLError(name, err))
 		}
-		if object["schema"] != "olm.bundle" {
+		if o.Schema != "olm.bundle" {
 			continue
 		}
 		count++
 		var b bundle
-		if text, err := json.Marshal(object); err != nil || json.Unmarshal(text, &b) != nil {
-			return count, fmt.Errorf("%w: %s: bundle %v has no images", ErrOCMirror, name, object["name"])
+		if text, err := json.Marshal(o); err != nil || json.Unmarshal(text, &b) != nil {
+			return count, fmt.Errorf("%w: %s: bundle %v has no images", ErrOCMirror, name, o.Name)
 		}
 		for _, img := range append(b.RelatedImages, struct{ Image string }{b.Image}) {
 			if err := r.related(name, img.Image, dropped); err != nil {
 				return count, err
 			}
 		}
+	}
+}
+
+// yamlDocuments returns what decodes the documents of a stream, one after the other, and io.EOF at its end.
+func yamlDocuments(content []byte) func(into any) error {
+	rest := content
+	return func(into any) error {
+		for len(rest) > 0 {
+			one := rest
+			if end := bytes.Index(rest, []byte("\n---")); end >= 0 {
+				one = rest[:end+1]
+			}
+			rest = rest[len(one):]
+			one = bytes.TrimSpace(bytes.TrimPrefix(one, []byte("---")))
+			if len(one) > maxCatalogDocument {
+				return fmt.Errorf("a document of %d bytes, more than %d", len(one), maxCatalogDocument)
+			}
+			if len(one) > 0 {
+				return yaml.Unmarshal(one, into)
+			}
+		}
+		return io.EOF
 	}
 }
 

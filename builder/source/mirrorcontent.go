@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -79,9 +80,11 @@ type MirrorOptions struct {
 // ReadOCMirror finds what oc-mirror was requested to copy last, with the original names: the tree
 // of the registry in an archive has neither. tags are the tags of that tree, "repository:tag"
 // without the host; none if there are no images.
-func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (MirrorContent, error) {
+func ReadOCMirror(
+	ctx context.Context, files Files, tags map[string]digest.Digest, w MirrorOptions,
+) (MirrorContent, error) {
 	r := &workspace{
-		files: files, names: files.Names(), tags: tags, set: w.Config, configGiven: w.Config != nil,
+		interrupted: ctx.Err, files: files, names: files.Names(), tags: tags, set: w.Config, configGiven: w.Config != nil,
 		exclude: w.Exclude, excludeMatched: map[string]bool{}, requests: map[string][]request{},
 		taken: map[pinset.Reference][]int{},
 	}
@@ -107,6 +110,9 @@ func ReadOCMirror(files Files, tags map[string]digest.Digest, w MirrorOptions) (
 
 // workspace is the output of oc-mirror: a workspace, or archives, which have the same files.
 type workspace struct {
+	// interrupted returns an error once the user has called it off: a catalog has hundreds of MB.
+	interrupted func() error
+
 	files Files
 	names []string
 	tags  map[string]digest.Digest

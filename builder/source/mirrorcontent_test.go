@@ -120,7 +120,7 @@ type namesTest struct {
 // check reads the output and compares the images.
 func (c namesTest) check(t *testing.T) {
 	t.Helper()
-	found, err := source.ReadOCMirror(c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
+	found, err := source.ReadOCMirror(t.Context(), c.files, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 	if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 		if !errors.Is(err, source.ErrUnknownNames) && !errors.Is(err, source.ErrUnknownImages) &&
 			!errors.Is(err, source.ErrNotMirrored) || !strings.HasSuffix(": "+err.Error(), ": "+want) {
@@ -147,12 +147,12 @@ func TestNamesOfOCMirror(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"),
+	_, err = source.ReadOCMirror(t.Context(), files{newest: runLog("docker://quay.io/chart/c:2")}, kept("chart/c:1", "chart/c:2"),
 		source.MirrorOptions{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnknownNames) || !strings.HasSuffix(err.Error(), ": chart/c:1") {
 		t.Errorf("an older configuration: got %v, want %v of chart/c:1", err, source.ErrUnknownNames)
 	}
-	_, err = source.ReadOCMirror(files{newest: runLog("docker://quay.io/chart/c:2")}, nil,
+	_, err = source.ReadOCMirror(t.Context(), files{newest: runLog("docker://quay.io/chart/c:2")}, nil,
 		source.MirrorOptions{Config: older, Platform: "linux/amd64"})
 	if !errors.Is(err, source.ErrUnknownImages) {
 		t.Errorf("an older configuration, without images: got %v, want %v", err, source.ErrUnknownImages)
@@ -423,7 +423,7 @@ func TestReleasesOfOCMirror(t *testing.T) {
 					closing = "}]"
 				}
 				all[isc] = imageSet("  platform: {" + c.set + closing)
-				found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
+				found, err := source.ReadOCMirror(t.Context(), all, tags, source.MirrorOptions{Platform: "linux/amd64"})
 				if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 					if err == nil || !strings.Contains(err.Error(), want) {
 						t.Errorf("got %v, want %q", err, want)
@@ -460,7 +460,7 @@ func TestReleaseStoredByDigest(t *testing.T) {
 	} {
 		t.Run(release, func(t *testing.T) {
 			all[isc] = imageSet("  platform: {release: '" + release + "'}")
-			found, err := source.ReadOCMirror(all, kept("openshift/release-images:"+sum("a").Encoded()),
+			found, err := source.ReadOCMirror(t.Context(), all, kept("openshift/release-images:"+sum("a").Encoded()),
 				source.MirrorOptions{Platform: "linux/amd64"})
 			if err != nil || len(found.Releases) != 1 || found.Releases[0].Stored != sum("a") ||
 				found.Releases[0].Repository != "quay.io/ocp/ocp-release" {
@@ -539,7 +539,7 @@ func TestCatalogsOfOCMirror(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := together(operatorCatalog(), files{isc: imageSet("  operators: [{" + c.set + "}]")})
-			found, err := source.ReadOCMirror(all, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
+			found, err := source.ReadOCMirror(t.Context(), all, c.tags, source.MirrorOptions{Platform: "linux/amd64"})
 			if want, ok := strings.CutPrefix(c.want, "error: "); ok {
 				if !errors.Is(err, source.ErrNotMirrored) || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %v with %q", err, source.ErrNotMirrored, want)
@@ -567,7 +567,7 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		"  additionalImages: [" + one + "]\n  operators: [{catalog: 'two.example.com/a/b:1', full: true}]",
 	} {
 		t.Run(set, func(t *testing.T) {
-			_, err := source.ReadOCMirror(files{isc: imageSet(set)}, kept("a/b:1"),
+			_, err := source.ReadOCMirror(t.Context(), files{isc: imageSet(set)}, kept("a/b:1"),
 				source.MirrorOptions{Platform: "linux/amd64"})
 			if !errors.Is(err, source.ErrCollision) || !strings.Contains(err.Error(), "one.example.com/a/b:1") ||
 				!strings.Contains(err.Error(), "two.example.com/a/b:1") {
@@ -579,13 +579,13 @@ func TestCollisionsOfOCMirror(t *testing.T) {
 		isc:    imageSet("  additionalImages: [" + one + "]\n  helm: {local: [{name: x}]}"),
 		newest: runLog("one.example.com/a/b:1", "docker://two.example.com/a/b:1"),
 	}
-	if _, err := source.ReadOCMirror(chart, kept("a/b:1"), source.MirrorOptions{Platform: "linux/amd64"}); !errors.Is(err,
+	if _, err := source.ReadOCMirror(t.Context(), chart, kept("a/b:1"), source.MirrorOptions{Platform: "linux/amd64"}); !errors.Is(err,
 		source.ErrCollision) {
 		t.Errorf("an image of a chart: got %v, want %v", err, source.ErrCollision)
 	}
 	both := "  additionalImages: [{name: 'one.example.com/a/b@" + sum("a").String() + "'}, {name: 'two.example.com/a/b@" +
 		sum("a").String() + "'}]"
-	if found, err := source.ReadOCMirror(files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()),
+	if found, err := source.ReadOCMirror(t.Context(), files{isc: imageSet(both)}, kept("a/b:sha256-"+sum("a").Encoded()),
 		source.MirrorOptions{Platform: "linux/amd64"}); err != nil || len(found.Images) != 2 {
 		t.Errorf("one image with two names: got %+v, %v; want both names", found.Images, err)
 	}
@@ -620,7 +620,7 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 	} {
 		t.Run(set, func(t *testing.T) {
 			all[isc] = imageSet(set)
-			found, err := source.ReadOCMirror(all, tags, source.MirrorOptions{Platform: "linux/amd64"})
+			found, err := source.ReadOCMirror(t.Context(), all, tags, source.MirrorOptions{Platform: "linux/amd64"})
 			if err != nil {
 				t.Error(err)
 			}
@@ -636,14 +636,14 @@ func TestPlatformsThatOCMirrorDrops(t *testing.T) {
 // The name of a field excludes all images that it requests. A pattern does not match it.
 func TestExcludedFieldOfOCMirror(t *testing.T) {
 	for _, tags := range []map[string]godigest.Digest{nil, kept("a/b:1", "chart/c:1")} {
-		found, err := source.ReadOCMirror(withCharts(), tags, source.MirrorOptions{
+		found, err := source.ReadOCMirror(t.Context(), withCharts(), tags, source.MirrorOptions{
 			Exclude: []string{"mirror.helm"}, Platform: "linux/amd64",
 		})
 		if err != nil || len(found.Images) != 1 {
 			t.Errorf("got %q, %v; want one image", letters(found.Images), err)
 		}
 	}
-	if _, err := source.ReadOCMirror(withCharts(), nil, source.MirrorOptions{Exclude: []string{"mirror.*"},
+	if _, err := source.ReadOCMirror(t.Context(), withCharts(), nil, source.MirrorOptions{Exclude: []string{"mirror.*"},
 		Platform: "linux/amd64"}); !errors.Is(err, source.ErrExclude) {
 		t.Errorf("got %v, want %v", err, source.ErrExclude)
 	}
@@ -663,7 +663,7 @@ func TestExcludeOfOCMirror(t *testing.T) {
 		{"quay.io/gone quay.io/d", "error"},
 	} {
 		t.Run(c.exclude, func(t *testing.T) {
-			found, err := source.ReadOCMirror(set, kept("a/b:1"), source.MirrorOptions{
+			found, err := source.ReadOCMirror(t.Context(), set, kept("a/b:1"), source.MirrorOptions{
 				Exclude: strings.Fields(c.exclude), Platform: "linux/amd64",
 			})
 			var got []string

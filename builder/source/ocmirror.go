@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // OCMirror is the output of oc-mirror v2.
@@ -95,7 +96,7 @@ func (m *OCMirror) Read(ctx context.Context, o Options) (all Content, err error)
 		return all, err
 	}
 	options := MirrorOptions{Config: config, Exclude: m.Exclude, Platform: o.Platform}
-	content, err := ReadOCMirror(tree, images.Tags, options)
+	content, err := ReadOCMirror(ctx, tree, images.Tags, options)
 	if err != nil {
 		return all, fmt.Errorf("%s: %w", origin, err)
 	}
@@ -185,9 +186,31 @@ func (m *OCMirror) images(all *Content, content MirrorContent, at *storage.Distr
 	all.Local = append(all.Local, LocalImages{Origin: m.Paths[0], Images: found})
 }
 
+// mirroredSignatures are those of releases, each of some hundred bytes.
+type mirroredSignatures [][]byte
+
+// maxSignatures limits all of them together, in bytes. Names in an archive may be links to one file.
+const maxSignatures = 4 << 20
+
+func (s *mirroredSignatures) add(content []byte) error {
+	err := signature.CheckSize(content)
+	sum := len(content)
+	for _, other := range *s {
+		sum += len(other)
+	}
+	if err == nil && sum > maxSignatures {
+		err = fmt.Errorf("the signatures have more than %d bytes", maxSignatures)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrOCMirror, err)
+	}
+	*s = append(*s, content)
+	return nil
+}
+
 // releases adds the releases and their signatures. at is nil if they come from registries.
 func (m *OCMirror) releases(all *Content, content MirrorContent, tree *storage.Tree, at *storage.Distribution) error {
-	var signatures [][]byte
+	var signatures mirroredSignatures
 	for _, name := range tree.Names() {
 		if !strings.HasPrefix(name, workingDir+"signatures/") {
 			continue
@@ -196,7 +219,9 @@ func (m *OCMirror) releases(all *Content, content MirrorContent, tree *storage.T
 		if err != nil {
 			return err
 		}
-		signatures = append(signatures, signature)
+		if err := signatures.add(signature); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
 	}
 	for _, r := range content.Releases {
 		image := r.Reference
