@@ -48,6 +48,9 @@ func TestLimitsOfLayouts(t *testing.T) {
 		"an index in the layout":  {"", pad(list, maxManifest+1), "%s has more than 4194304 bytes, the limit of registries"},
 		"a configuration":         {"", manifest(maxManifest + 1), "has 4194305 bytes, and the limit of registries is 4194304"},
 		"the index of the layout": {pad(entry(good), maxManifest+1), good, "index.json has more than 4194304 bytes"},
+		"a manifest of many layers": {"", strings.Replace(good, `"layers":[]`, `"layers":[{}`+strings.Repeat(",{}", 1<<16)+"]", 1),
+			"it has 65540 objects and lists, more than 65536"},
+		"an index that is deep":   {"", strings.Replace(list, "[]", strings.Repeat("[", 1<<20), 1), "objects and lists, more than 65536"},
 		"entries without digests": {`{"manifests":[{}` + strings.Repeat(",{}", 1<<20) + "]}", good, "index.json: invalid checksum"},
 	} {
 		t.Run(name, func(t *testing.T) {

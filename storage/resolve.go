@@ -225,6 +225,9 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 		return classify(ctx, err)
 	}
 	r.LockedImage.Config = info.Digest
+	if err := pinset.CheckParts(r.Config); err != nil {
+		return fmt.Errorf("%w: its configuration: %w", ErrNotImage, err)
+	}
 	config, err := img.OCIConfig(ctx)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotImage, err)

@@ -297,6 +297,9 @@ func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) 
 	if got := digest.FromBytes(content); got != want {
 		return nil, "", s.explain(ctx, fmt.Errorf("manifest: %w: it is %s", ErrDigest, got))
 	}
+	if err := pinset.CheckParts(content); err != nil {
+		return nil, "", s.explain(ctx, fmt.Errorf("manifest %s: %w: %w", want, ErrNotImage, err))
+	}
 	s.manifests[want.String()] = document{content: content, mediaType: mediaType}
 	return content, mediaType, nil
 }

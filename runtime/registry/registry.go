@@ -144,6 +144,9 @@ func (f *fetcher) manifest(ctx context.Context, d digest.Digest) ([]byte, error)
 	if len(content) > maxManifest || digest.FromBytes(content) != d {
 		return nil, fmt.Errorf("manifest %s: %w", d, ErrDigest)
 	}
+	if err := pinset.CheckParts(content); err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", d, err)
+	}
 	f.addToCache(d, content)
 	return content, nil
 }
