@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type ClusterStatus struct {
 	Kept []string `json:"kept,omitempty"`
 	// NoPool are sets that count for no node: on OpenShift, those without a role label.
 	NoPool []string `json:"noPool,omitempty"`
+	// Refused are sets of the cluster that are not taken, and why.
+	Refused []string `json:"refused,omitempty"`
 	// Operator is what the Machine Config Operator reports of the sets that count for the node, if it pins there.
 	Operator []OperatorSet `json:"operator,omitempty"`
 }
@@ -79,6 +82,9 @@ func (c *ClusterStatus) Lines() (lines []string) {
 		lines = append(lines, fmt.Sprintf(
 			"set %s of the cluster stays, though the API has lost it or has an older one", name))
 	}
+	for _, text := range c.Refused {
+		lines = append(lines, "not taken of the cluster: set "+text)
+	}
 	for _, name := range c.NoPool {
 		lines = append(lines, fmt.Sprintf("set %s of the cluster is for no pool: it has no role label", name))
 	}
@@ -90,7 +96,7 @@ func (c *ClusterStatus) check() error {
 	if c == nil {
 		return nil
 	}
-	texts := append(append([]string{c.State, c.Reason}, c.Kept...), c.NoPool...)
+	texts := slices.Concat([]string{c.State, c.Reason}, c.Kept, c.NoPool, c.Refused)
 	for _, o := range c.Operator {
 		texts = append(texts, o.Name)
 	}

@@ -18,9 +18,9 @@ const (
 	KnownFile = "cluster.json"
 	// KnownVersion is the version of the format of Known.
 	KnownVersion = 1
-	// MaxSets is the most sets that a node takes: maxItems of PinnedImageSetList in machineconfiguration/v1 of
-	// github.com/openshift/api, as are the next two.
-	MaxSets = 500
+	// MaxSets is the most sets that a node takes, those of other pools, too: ten times maxItems of PinnedImageSetList in
+	// machineconfiguration/v1 of github.com/openshift/api, which has the next two.
+	MaxSets = 5000
 	// maxImages is the most images in a set, and maxImageBytes the length of the longest name of one, in bytes.
 	maxImages, maxImageBytes = 500, 447
 	// MaxKnownBytes is the size of the largest document, in bytes: 100 sets, the most that a MachineConfigPool has, of
@@ -85,6 +85,11 @@ func (k *Known) check() error {
 	for _, text := range texts {
 		if !pinset.Printable(text) {
 			return fmt.Errorf("%q: control characters", text)
+		}
+	}
+	for _, text := range k.Refused {
+		if !pinset.Printable(text) {
+			return fmt.Errorf("refused: %q: control characters", text)
 		}
 	}
 	if len(k.Operator) > MaxSets {

@@ -42,8 +42,8 @@ func TestInvalidKnown(t *testing.T) {
 		"role":          {`"role":"infra"`, `"role":"\u001b"`, "sets[0]: role "},
 		"images":        {`["quay.io/x/b"]`, `["` + strings.Repeat(`a","`, 500) + `b"]`, "sets[1]: 501 images"},
 		"image":         {`"quay.io/x/b"`, `"` + strings.Repeat("a", 448) + `"`, "sets[1]: images[0]: 448 bytes"},
-		"sets": {`"sets":[`, `"sets":[` + strings.Repeat(`{"name":"0","uid":"","generation":1,"images":[]},`, 499),
-			"501 sets"},
+		"sets": {`"sets":[`, `"sets":[` + strings.Repeat(`{"name":"0","uid":"","generation":1,"images":[]},`, 4999),
+			"5001 sets"},
 		"size": {`{"version"`, strings.Repeat(" ", 16<<20) + `{"version"`, "more than 16 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {

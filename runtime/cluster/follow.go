@@ -64,7 +64,8 @@ type follower struct {
 	uid     atomic.Value // string: that of the node, for the report
 	synced  chan time.Time
 	crowd   crowd
-	resumed bool // the document was there before
+	written Known // last
+	resumed bool  // the document was there before
 }
 
 // Follow keeps the document current until ctx ends. The channel receives a value some time after it has changed.
@@ -128,7 +129,15 @@ func (f *follower) run(ctx context.Context) {
 // save writes the document, and reports the change.
 func (f *follower) save() {
 	problem := ""
-	if err := f.known.write(f.File); err != nil {
+	err := f.known.write(f.File)
+	if errors.Is(err, errTooLarge) { // the sets stay as they were, and the document says so
+		f.written.failed(err.Error(), time.Now())
+		err = errors.Join(err, f.written.write(f.File))
+	} else if err == nil {
+		f.written = f.known
+		f.written.Sets = slices.Clone(f.known.Sets)
+	}
+	if err != nil {
 		problem = err.Error()
 	}
 	if problem != f.problem && problem != "" {
@@ -232,16 +241,22 @@ func (f *follower) answered(err error) {
 	}
 }
 
-// listed takes a list of sets. If one of them is not as the API's rules have it, the known ones stay.
+// listed takes a list of sets. One that is not as the API's rules have it stays as it was known: it may be of another pool.
 func (f *follower) listed(objects []any, version string) bool {
 	var sets []Set
 	if len(objects) > MaxSets {
 		return f.refuse(fmt.Sprintf("%d sets, more than %d", len(objects), MaxSets))
 	}
+	f.known.Refused = nil
 	for _, o := range objects {
-		s, err := object(o.(*unstructured.Unstructured)) // the type of the source
+		u := o.(*unstructured.Unstructured) // the type of the source
+		s, err := object(u)
 		if err != nil {
-			return f.refuse(err.Error())
+			f.keep(u.GetName(), err)
+			if i := f.known.find(u.GetName()); i >= 0 {
+				sets = append(sets, f.known.Sets[i])
+			}
+			continue
 		}
 		sets = append(sets, s)
 	}
@@ -262,20 +277,36 @@ func (f *follower) refuse(reason string) (changed bool) {
 
 // put takes a set that was created or changed.
 func (f *follower) put(o any) bool {
-	s, err := object(o.(*unstructured.Unstructured))
+	u := o.(*unstructured.Unstructured)
+	s, err := object(u)
+	f.take(u.GetName())
+	f.forget(u.GetName())
 	if err != nil {
-		return f.refuse(err.Error())
+		f.keep(u.GetName(), err)
+		return true
 	}
-	f.forget(s.Name)
 	f.known.put(s)
 	f.known.ResourceVersion = s.ResourceVersion
 	return true
 }
 
+// keep notes why a set of the API is not taken.
+func (f *follower) keep(name string, err error) {
+	f.known.Refused = append(f.known.Refused, refusal(name)+printable(err.Error()))
+}
+
+// take forgets why a set was not taken.
+func (f *follower) take(name string) {
+	f.known.Refused = slices.DeleteFunc(f.known.Refused, func(text string) bool { return strings.HasPrefix(text, refusal(name)) })
+}
+
+func refusal(name string) string { return printable(name) + ": " }
+
 // removed takes the deletion of a set, which is to be confirmed.
 func (f *follower) removed(o any) bool {
 	name := o.(*unstructured.Unstructured).GetName()
 	f.forget(name)
+	f.take(name)
 	f.deleted = append(f.deleted, name)
 	return false
 }

@@ -301,6 +301,33 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// One set that is not as others are stays out, and stops no other one: a set for a canary pool stopped the fleet.
+func TestOddSetStopsNoOthers(t *testing.T) {
+	t.Parallel()
+	a := serve(t)
+	a.sets = []string{"a"}
+	known := follow(t, a)
+	until(t, "the set is known", func() bool { return names(known()) == "a" })
+	odd := func(kind, old, text string) {
+		object := strings.Replace(a.object("odd"), old, text, 1)
+		a.events <- fmt.Sprintf(`{"type":%q,"object":%s}`, kind, object)
+	}
+	odd("ADDED", "quay.io/x/odd", "quay.io/x/"+strings.Repeat("o", 500))
+	until(t, "the reason is known", func() bool { return len(known().Refused) == 1 })
+	if k := known(); names(k) != "a" || k.State != cluster.Current || !strings.HasPrefix(k.Refused[0], "odd: ") {
+		t.Errorf("got %s, %s, %q; want a, current and the reason", names(k), k.State, k.Refused)
+	}
+	odd("MODIFIED", `"uid"`, `"annotations":{"pinbox.dev/store":"https://x\n/"},"uid"`)
+	until(t, "the set is known without its store", func() bool { return names(known()) == "a odd" })
+	if k := known(); len(k.Refused) > 0 || !strings.HasPrefix(k.Sets[1].Store, "not valid: ") {
+		t.Errorf("got %q and the store %q, want a store that cannot be had", k.Refused, k.Sets[1].Store)
+	}
+	odd("MODIFIED", "quay.io/x/odd", "quay.io/x/"+strings.Repeat("o", 500))
+	until(t, "the reason is known again", func() bool { return len(known().Refused) == 1 })
+	a.events <- fmt.Sprintf(`{"type":"ADDED","object":%s}`, a.object("b"))
+	until(t, "another set is known", func() bool { return names(known()) == "a b odd" })
+}
+
 // More sets than the API's own limit change nothing.
 func TestTooManySets(t *testing.T) {
 	t.Parallel()
@@ -309,7 +336,7 @@ func TestTooManySets(t *testing.T) {
 		a.sets = append(a.sets, fmt.Sprintf("s%d", i))
 	}
 	known := follow(t, a)
-	until(t, "the state says it", func() bool { return strings.Contains(known().Reason, "501 sets, more than 500") })
+	until(t, "the state says it", func() bool { return strings.Contains(known().Reason, "5001 sets, more than 5000") })
 	if k := known(); k.Listed() || len(k.Sets) > 0 {
 		t.Errorf("got %d sets, want none of them", len(k.Sets))
 	}

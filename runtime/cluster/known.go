@@ -36,6 +36,8 @@ type Known struct {
 	FirstSync time.Time `json:"firstSync,omitzero"`
 	// Sets are all sets of the cluster, sorted by name.
 	Sets []Set `json:"sets"`
+	// Refused says which sets are not taken, and why: the ones that were known before stay.
+	Refused []string `json:"refused,omitempty"`
 	// Operator is what the Machine Config Operator last reported of the sets of the node, if it pins there. The
 	// generation of the API is 0 here.
 	Operator []runtime.OperatorSet `json:"operator,omitempty"`

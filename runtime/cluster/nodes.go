@@ -136,10 +136,9 @@ func (a API) sets(ctx context.Context) ([]Set, error) {
 	var sets []Set
 	for i := range list.Items {
 		s, err := object(&list.Items[i])
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrAPI, err)
+		if err == nil { // nodes do not take such a set either
+			sets = append(sets, s)
 		}
-		sets = append(sets, s)
 	}
 	return sets, nil
 }

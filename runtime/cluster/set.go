@@ -3,6 +3,8 @@ package cluster
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -23,6 +25,9 @@ func object(u *unstructured.Unstructured) (Set, error) {
 		s.Role = &role
 	}
 	s.Store = o.Annotations[pinset.StoreAnnotation]
+	if err := pinset.CheckStore(s.Store); err != nil { // no rule of the API constrains an annotation: the images are pulled
+		s.Store = "not valid: " + printable(err.Error())
+	}
 	s.Images = []string{}
 	for _, img := range o.Spec.PinnedImages {
 		s.Images = append(s.Images, string(img.Name))
@@ -49,4 +54,15 @@ func (s Set) decode() (pinset.Set, error) {
 		}
 	}
 	return set, nil
+}
+
+// printable is the beginning of a text of others, without what would change a terminal.
+func printable(text string) string {
+	text = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), 200)]
 }

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"maps"
@@ -163,6 +164,31 @@ func TestSignedReports(t *testing.T) {
 	write(t, file, string(bytes.Replace(content, []byte(`"ready": true`), []byte(`"ready":  true`), 1)))
 	if _, _, err := fleet.Read([]string{file}, keys); !errors.Is(err, signature.ErrInvalid) {
 		t.Errorf("changed: got %v, want that it is refused", err)
+	}
+}
+
+// A report makes no lines of its own, and no escape sequences, whatever prints it.
+func TestReportsHaveNoLines(t *testing.T) {
+	report := &fleet.Report{
+		Sets: []fleet.SetReport{{Name: "a\n9 of 9 nodes are ready"}}, Failures: []fleet.Failure{{Class: "x\n", Image: "\u001b[1m", Error: "\r"}},
+		Errors: []string{"a\nb"}, Stores: []fleet.StoreReport{{Name: "s\n"}}, Kept: []string{"k\n"}, Pools: []string{"p\n"},
+	}
+	one, err := json.Marshal(fleet.NewObject("a", "", report))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"one": string(one), "a list": `{"kind":"List","items":[` + string(one) + `]}`} {
+		objects, err := fleet.Decode(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := json.Marshal(objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(content); strings.Contains(got, `\n`) || strings.Contains(got, `\u001b`) || strings.Contains(got, `\r`) {
+			t.Errorf("%s: got %s, want printable characters", name, got)
+		}
 	}
 }
 

@@ -85,6 +85,7 @@ func Decode(r io.Reader) ([]Object, error) {
 		if err := list.Object.check(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotReport, err)
 		}
+		list.Items[0].Clean()
 	}
 	return list.Items, nil
 }
@@ -107,6 +108,7 @@ func (all *items) UnmarshalJSON(text []byte) error {
 		if err := o.check(); err != nil {
 			return err
 		}
+		o.Clean()
 		*all = append(*all, o)
 	}
 	return nil

@@ -61,6 +61,7 @@ func clusterStatus(o Options) *runtime.ClusterStatus {
 	return &runtime.ClusterStatus{
 		Operator: operatorSets(o, k, chosen),
 		State:    string(k.State), Since: k.Since, Reason: k.Reason, FirstSync: k.FirstSync, Kept: k.Kept(), NoPool: noPool,
+		Refused: k.Refused,
 	}
 }
 
