@@ -75,7 +75,7 @@ test: deps docs-deps peers vet
 # A test that root skips fails.
 allroot = $(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1)
 
-# The tests of PKG TIMES times, in a random order, on a machine that is busy: make flaky PKG=./runtime/stores
+# The tests of PKG TIMES times, in a random order, on a machine that is busy: make flaky PKG=./fixtures/stores
 PKG   = ./...
 TIMES = 1
 flaky: deps docs-deps peers
@@ -184,9 +184,9 @@ KILLS   = 13
 CHANGES = 600
 CYCLES  = 100
 soak: deps peers
-	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./runtime/stores ./runtime/node -run 'Test(FaultAtEachOperationOfA|Killed(CommandIsDoneAgain|AtRandomMoments|AtEveryStep|WhileAThinDelta))'
+	PINBOX_SOAK=$(KILLS) go test -count=1 -v -timeout 4h ./cmd/pinbox ./cmd/pinbox-node ./fixtures/stores ./runtime/node -run 'Test(FaultAtEachOperationOfA|Killed(CommandIsDoneAgain|AtRandomMoments|AtEveryStep|WhileAThinDelta))'
 	PINBOX_SOAK=$(CHANGES) go test -count=1 -v -timeout 4h ./cmd/pinbox-node -run TestSetThatKeepsChanging
-	PINBOX_SOAK=$(CYCLES) go test -count=1 -v -timeout 4h ./runtime/stores -run TestCyclesOfReleases
+	PINBOX_SOAK=$(CYCLES) go test -count=1 -v -timeout 4h ./fixtures/stores -run TestCyclesOfReleases
 
 # Writes golden files and the schema anew.
 golden:

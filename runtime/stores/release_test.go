@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -626,5 +627,39 @@ func TestStatusOfReleases(t *testing.T) {
 		if s.Current != (i == 2) || s.Previous != (i == 1) {
 			t.Errorf("store %d: got current %v, previous %v, want %v, %v", i+1, s.Current, s.Previous, i == 2, i == 1)
 		}
+	}
+}
+
+// A user changes a set on the node and adds another. A new release replaces only sets of releases,
+// and a rollback restores the changed one.
+func TestSetsOfUsers(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	less, own := sample.SetNamed("s", pinOf(0), pinOf(5)), sample.SetNamed("own", pinOf(0))
+	write(t, filepath.Join(d.Sets, "s.yaml"), string(less))
+	write(t, filepath.Join(d.Sets, "own.yaml"), string(own))
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	sets := func() map[string]string {
+		all := map[string]string{}
+		names, err := filepath.Glob(filepath.Join(d.Sets, "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[filepath.Base(name)] = string(text)
+		}
+		return all
+	}
+	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] == string(less) || len(got) != 2 {
+		t.Errorf("after attach: got %v, want own.yaml and the set of the release", got)
+	}
+	if _, err := d.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] != string(less) || len(got) != 2 {
+		t.Errorf("after rollback: got %v, want own.yaml and the changed set", got)
 	}
 }

@@ -8,9 +8,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -26,42 +23,6 @@ func sign(t *testing.T, store string) (key []byte) {
 		t.Fatal(err)
 	}
 	return key
-}
-
-// A node with keys attaches only stores that are signed with one of them.
-func TestSignatures(t *testing.T) {
-	t.Parallel()
-	s := newSystem(t, 2)
-	s.mustRun("firstboot")
-	keys := filepath.Join(s.Root, "etc/pinbox/keys.d")
-	if err := os.MkdirAll(keys, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	signed := copyStore(t, s.stores[1])
-	other := copyStore(t, s.stores[1])
-	key := sign(t, filepath.Join(signed, artifact.DeltaStoreFile))
-	sign(t, filepath.Join(other, artifact.DeltaStoreFile))
-	if err := os.WriteFile(filepath.Join(keys, "site.pub"), key, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	s.wantExit(4, "the store has no signature, and this node requires one", "attach", s.stores[1])
-	s.wantExit(4, "the signature of the store is not valid", "attach", other)
-	s.wantExit(3, "dm-verity, which is required, since this node requires signatures", "attach", signed, "--in-place")
-	s.wantPinned(0)
-	if _, err := verify.Artifact(t.Context(), signed, progress.Hooks{}); err != nil {
-		t.Error(err)
-	}
-	s.wantExit(4, "the signature of the store is not valid", "attach", newLoopDevice(t, other))
-	s.mustRun("attach", newLoopDevice(t, signed))
-	s.wantPinned(1)
-	s.mustRun("rollback")
-	s.mustRun("detach", "1")
-	if err := os.Remove(filepath.Join(keys, "site.pub")); err != nil {
-		t.Fatal(err)
-	}
-	if out := s.mustRun("attach", signed).Out; !strings.Contains(out, "its signature was not checked") {
-		t.Errorf("without keys: got %s, want that the signature was not checked", out)
-	}
 }
 
 // longestSignature is the maximum size of a signature in bytes.

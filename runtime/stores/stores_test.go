@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -113,4 +114,12 @@ func TestOpenMedium(t *testing.T) {
 	if _, err := stores.OpenMedium(text); err == nil {
 		t.Error("got no error, want that a text is no medium")
 	}
+}
+
+// copyStore copies the folder of a store.
+func copyStore(t *testing.T, store string) string {
+	t.Helper()
+	dir := t.TempDir()
+	fixtures.Run(t, "cp", "-r", store+"/.", dir)
+	return dir
 }
