@@ -185,7 +185,8 @@ func TestPolicyWhileBuilding(t *testing.T) {
 	}
 }
 
-// With GODEBUG=fips140=only, an image that OpenPGP has to verify is refused in one sentence, and one of sigstore is verified.
+// With GODEBUG=fips140=only, an image that OpenPGP has to verify is refused in one sentence, and one of sigstore is
+// verified.
 func TestOpenPGPUnderFIPS(t *testing.T) {
 	t.Parallel()
 	registry, pins := fixtures.Samples(t)

@@ -42,8 +42,8 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 	return r.waitPinned(ctx, &rep.nodeState, o.PinTimeout)
 }
 
-// pinUnlisted pins the images also if CRI-O answers and cannot list them: it reloads all the same, and keeps them from the
-// kubelet once it can.
+// pinUnlisted pins the images also if CRI-O answers and cannot list them: it reloads all the same, and keeps them
+// from the kubelet once it can.
 func (r *Reconciler) pinUnlisted(ctx context.Context, n nodeState, o Options) error {
 	if o.Owner == MCO || !n.unlisted || n.dropInCurrent() {
 		return nil

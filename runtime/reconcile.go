@@ -106,7 +106,9 @@ func (r *Reconciler) Pass(ctx context.Context) (Status, error) {
 
 // fill pins the images of the sets and pulls missing ones, if there is enough space. pulled reports whether there was
 // anything to pull.
-func (r *Reconciler) fill(ctx context.Context, rep *report, o Options, missing []pinset.Image) (pulled bool, err error) {
+func (r *Reconciler) fill(
+	ctx context.Context, rep *report, o Options, missing []pinset.Image,
+) (pulled bool, err error) {
 	plan, err := r.plan(ctx, rep.nodeState, missing, o)
 	if err != nil {
 		return false, err

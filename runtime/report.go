@@ -99,8 +99,8 @@ func (n nodeState) warnings() []string {
 	if _, present := n.present[n.pause]; present || n.pause == "" || n.present == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("the image %s is not on the node by this name, and CRI-O needs it for each pod (pause_image): "+
-		"without a registry no pod starts; put it into a set, with this tag", n.pause)}
+	return []string{fmt.Sprintf("the image %s is not on the node by this name, and CRI-O needs it for each pod "+
+		"(pause_image): without a registry no pod starts; put it into a set, with this tag", n.pause)}
 }
 
 // hideSecrets cuts what URLs have besides a place in the errors of others: CRI-O's, of registries, and of servers.

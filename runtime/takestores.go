@@ -34,8 +34,8 @@ func storesDue(r *Reconciler, rep report) (names []string, images []pinset.Image
 	return names, images
 }
 
-// takeStores attaches stores that sets name, one after the other, and calls beside meanwhile: a slow server does not delay
-// what no store brings. A store that cannot be had is no fault of the set: its images are pulled.
+// takeStores attaches stores that sets name, one after the other, and calls beside meanwhile: a slow server does not
+// delay what no store brings. A store that cannot be had is no fault of the set: its images are pulled.
 func takeStores(ctx context.Context, r *Reconciler, rep *report, names []string, beside func()) {
 	tries := map[string]storeTry{}
 	for _, set := range rep.sets {

@@ -8,8 +8,8 @@ import (
 )
 
 // ErrFIPS means that an OpenPGP signature or key cannot be read.
-var ErrFIPS = fault.New(fault.Input, "OpenPGP needs algorithms that are not in Go's FIPS 140-3 module, and GODEBUG=fips140=only "+
-	"forbids them", "have the images signed with sigstore, or leave out fips140=only")
+var ErrFIPS = fault.New(fault.Input, "OpenPGP needs algorithms that are not in Go's FIPS 140-3 module, and "+
+	"GODEBUG=fips140=only forbids them", "have the images signed with sigstore, or leave out fips140=only")
 
 // OpenPGP calls what reads OpenPGP keys or signatures. With fips140=only, Go panics where the library computes a
 // fingerprint, by SHA-1; that is an ErrFIPS then.

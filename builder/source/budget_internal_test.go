@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The documents of a catalog are parsed one by one: the parser of YAML takes a hundred times their size. A bug was 7 GB for
-// one of 60 MB.
+// The documents of a catalog are parsed one by one: the parser of YAML takes a hundred times their size. A bug was 7
+// GB for one of 60 MB.
 func TestDocumentsOfACatalog(t *testing.T) {
 	const bundle = "schema: olm.bundle\nname: %\n"
 	large := "x: [" + strings.Repeat("a,", maxCatalogDocument/2) + "]\n"

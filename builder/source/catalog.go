@@ -172,8 +172,8 @@ func (r catalogReader) filtered(c Catalog, folder string) (string, error) {
 	return "", fmt.Errorf("these packages: %w: %sfiltered-catalogs has no such selection", ErrNotMirrored, folder)
 }
 
-// catalogObject is the part of an object of a file-based catalog that tells whether it is a bundle, and names images then. Other
-// fields, some of them of a MB, are skipped.
+// catalogObject is the part of an object of a file-based catalog that tells whether it is a bundle, and names images
+// then. Other fields, some of them of a MB, are skipped.
 type catalogObject struct {
 	Schema        any `json:"schema"`
 	Name          any `json:"name"`
@@ -187,8 +187,8 @@ type bundle struct {
 	RelatedImages []struct{ Image string }
 }
 
-// maxCatalogDocument limits a document of a catalog in YAML, in bytes: its parser takes a hundred times as much. That of a
-// bundle has its manifests, which have to fit into an object of Kubernetes (1.5 MiB).
+// maxCatalogDocument limits a document of a catalog in YAML, in bytes: its parser takes a hundred times as much. That
+// of a bundle has its manifests, which have to fit into an object of Kubernetes (1.5 MiB).
 const maxCatalogDocument = 2 << 20
 
 // bundles finds the images of all bundles in a file, and counts the bundles.

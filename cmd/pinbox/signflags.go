@@ -34,8 +34,8 @@ func (f *signFlags) add(flags *pflag.FlagSet) {
 	cli.Under("Signature", flags)
 }
 
-// signer reads the key; without one the signer signs nothing. If the key has a passphrase that is given nowhere, it is asked
-// for, on a terminal.
+// signer reads the key; without one the signer signs nothing. If the key has a passphrase that is given nowhere, it
+// is asked for, on a terminal.
 func (f signFlags) signer(cmd *cobra.Command) (signature.Signer, error) {
 	if f.key == "" {
 		if f.passphrase != "" {

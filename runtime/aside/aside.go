@@ -97,8 +97,8 @@ func (r Records) Images() (all []pinset.StoredImage, err error) {
 	return all, err
 }
 
-// Broken returns an ErrLayersGone with an image of the store at graphRoot for which CRI-O can list none; nil if there is
-// none.
+// Broken returns an ErrLayersGone with an image of the store at graphRoot for which CRI-O can list none; nil if there
+// is none.
 func (r Records) Broken(graphRoot string) error {
 	has, err := r.layers()
 	if err != nil {
@@ -109,12 +109,12 @@ func (r Records) Broken(graphRoot string) error {
 		return err
 	}
 	name := append(images[0].Names, "without a name, "+images[0].ID)[0]
-	return fmt.Errorf("%w: %s of %s and %d more: the layer %s is in no store", ErrLayersGone, name, graphRoot, len(images)-1,
-		images[0].Missing)
+	return fmt.Errorf("%w: %s of %s and %d more: the layer %s is in no store", ErrLayersGone, name, graphRoot,
+		len(images)-1, images[0].Missing)
 }
 
-// Mend sets aside what stands on missing layers in CRI-O's own store, if CRI-O starts only then, and puts back what was set
-// aside and is complete again. While CRI-O runs, it leaves both to another process that does so.
+// Mend sets aside what stands on missing layers in CRI-O's own store, if CRI-O starts only then, and puts back what
+// was set aside and is complete again. While CRI-O runs, it leaves both to another process that does so.
 func (r Records) Mend(ctx context.Context, starts bool) error {
 	if due, err := r.due(starts); err != nil || !due {
 		return err

@@ -241,7 +241,8 @@ func (f *follower) answered(err error) {
 	}
 }
 
-// listed takes a list of sets. One that is not as the API's rules have it stays as it was known: it may be of another pool.
+// listed takes a list of sets. One that is not as the API's rules have it stays as it was known: it may be of another
+// pool.
 func (f *follower) listed(objects []any, version string) bool {
 	var sets []Set
 	if len(objects) > MaxSets {
@@ -297,7 +298,9 @@ func (f *follower) keep(name string, err error) {
 
 // take forgets why a set was not taken.
 func (f *follower) take(name string) {
-	f.known.Refused = slices.DeleteFunc(f.known.Refused, func(text string) bool { return strings.HasPrefix(text, refusal(name)) })
+	f.known.Refused = slices.DeleteFunc(f.known.Refused, func(text string) bool {
+		return strings.HasPrefix(text, refusal(name))
+	})
 }
 
 func refusal(name string) string { return printable(name) + ": " }

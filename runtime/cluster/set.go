@@ -25,7 +25,8 @@ func object(u *unstructured.Unstructured) (Set, error) {
 		s.Role = &role
 	}
 	s.Store = o.Annotations[pinset.StoreAnnotation]
-	if err := pinset.CheckStore(s.Store); err != nil { // no rule of the API constrains an annotation: the images are pulled
+	if err := pinset.CheckStore(s.Store); err != nil {
+		// No rule of the API constrains an annotation: the images are pulled.
 		s.Store = "not valid: " + printable(err.Error())
 	}
 	s.Images = []string{}

@@ -33,8 +33,8 @@ func (p *Pins) path() string {
 }
 
 // Current returns the pins of the drop-in, none if it does not exist. exact reports that it has what Apply writes for
-// them. others reports whether another file pins an image: a later one, which replaces them, or an earlier one, whose pins
-// the drop-in has, too.
+// them. others reports whether another file pins an image: a later one, which replaces them, or an earlier one, whose
+// pins the drop-in has, too.
 func (p *Pins) Current() (images []pinset.Image, exact bool, others func(name string) bool, err error) {
 	config, configErr := ReadConfig(os.DirFS(p.Dir)) // Check reports the error
 	theirs := config.Earlier

@@ -61,8 +61,8 @@ func TestPinsAreWrittenWhenTheyChange(t *testing.T) {
 	}
 }
 
-// The drop-in has the pins of earlier files, too, which it would else replace, whatever characters they have; but not the one
-// that crashes CRI-O. They are not taken for pins of pinbox.
+// The drop-in has the pins of earlier files, too, which it would else replace, whatever characters they have; but not
+// the one that crashes CRI-O. They are not taken for pins of pinbox.
 func TestPinsOfEarlierFilesStay(t *testing.T) {
 	etc := t.TempDir()
 	p := &crio.Pins{Dir: etc, Reload: func(context.Context) error { return nil }}

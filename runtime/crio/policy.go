@@ -11,8 +11,8 @@ import (
 // DefaultPolicy is the signature policy if CRI-O's configuration names no other.
 const DefaultPolicy = "/etc/containers/policy.json"
 
-// ErrPolicy means that CRI-O starts no container of an image, since that has not the signature which the policy demands.
-// CRI-O compares it again when it makes a container: IsRunningImageAllowed in its internal/storage/image.go.
+// ErrPolicy means that CRI-O starts no container of an image, since that has not the signature which the policy
+// demands. CRI-O compares it again when it makes a container: IsRunningImageAllowed in its internal/storage/image.go.
 var ErrPolicy = fault.New(fault.Input, "the signature policy of the node does not admit images of the stores",
 	"sign the images, and build with that policy (`pinbox build --policy`), or admit them in the policy")
 
@@ -47,8 +47,9 @@ func (p Policy) Demands() bool {
 	return any
 }
 
-// Demand is the type of what an image of this name has to have, or that it is rejected; "" if nothing. The most specific
-// scope of the name counts: PolicyContext.requirementsForImageRef in go.podman.io/image, signature/policy_eval.go.
+// Demand is the type of what an image of this name has to have, or that it is rejected; "" if nothing. The most
+// specific scope of the name counts: PolicyContext.requirementsForImageRef in go.podman.io/image,
+// signature/policy_eval.go.
 func (p Policy) Demand(name string) string {
 	for _, scope := range scopes(name) {
 		if demands, ok := p.Transports["docker"][scope]; ok {
@@ -58,8 +59,8 @@ func (p Policy) Demand(name string) string {
 	return demand(p.Default)
 }
 
-// scopes are those of the full name of an image, the most specific one first: DockerReferenceNamespaces in go.podman.io/image,
-// docker/policyconfiguration.
+// scopes are those of the full name of an image, the most specific one first: DockerReferenceNamespaces in
+// go.podman.io/image, docker/policyconfiguration.
 func scopes(name string) []string {
 	all := []string{name}
 	part, _, _ := strings.Cut(name, "@")

@@ -26,8 +26,8 @@ const retry = 100 * time.Millisecond
 var ErrWithoutStores = fault.New(fault.Other, "CRI-O runs without the stores",
 	"`systemctl status crio` and `crio status config` show what it reads")
 
-// Running returns the storage options and the signature policy of the CRI-O that listens on a socket: what its files and the options of
-// its command line come to. Source: GET /config in CRI-O's server/inspect.go.
+// Running returns the storage options and the signature policy of the CRI-O that listens on a socket: what its files
+// and the options of its command line come to. Source: GET /config in CRI-O's server/inspect.go.
 func Running(ctx context.Context, socket string) (Config, error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,

@@ -51,8 +51,9 @@ type Options struct {
 	Note func(error)
 }
 
-// attempts is how many attempts in a row may give nothing, or less than a server must give while one lasts: with the pauses, that is three minutes of a
-// server that refuses at once, such as one that starts later than the node, and up to ten of one that hangs.
+// attempts is how many attempts in a row may give nothing, or less than a server must give while one lasts: with the
+// pauses, that is three minutes of a server that refuses at once, such as one that starts later than the node, and up
+// to ten of one that hangs.
 const attempts = 10
 
 // Store fetches the store, unless the file has it. A file that is there was complete and had the digest that is

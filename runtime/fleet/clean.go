@@ -6,8 +6,8 @@ import (
 	"unicode"
 )
 
-// Clean replaces what is no printable character in all texts of a report: a line feed would make a line of its own, as one
-// that says that all nodes are ready.
+// Clean replaces what is no printable character in all texts of a report: a line feed would make a line of its own,
+// as one that says that all nodes are ready.
 func (o *Object) Clean() { clean(reflect.ValueOf(o).Elem()) }
 
 func clean(v reflect.Value) {

@@ -53,7 +53,8 @@ func (o Object) Write(file string, by signature.Signer) error {
 }
 
 // Read reads the reports in files, and in the files *.json of folders. With keys, one of them must have signed each
-// file, or nothing of it is read, and its reports are of the nodes of that key. broken are the files of folders that cannot be read, and why.
+// file, or nothing of it is read, and its reports are of the nodes of that key. broken are the files of folders that
+// cannot be read, and why.
 func Read(paths []string, keys Keys) (objects []Object, broken map[string]error, err error) {
 	broken = map[string]error{}
 	var files, named []string

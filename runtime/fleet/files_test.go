@@ -192,7 +192,8 @@ func TestReportsHaveNoLines(t *testing.T) {
 	}
 }
 
-// With a folder of keys, a node reports for itself and for no other: a stick of one ship said that another one is ready.
+// With a folder of keys, a node reports for itself and for no other: a stick of one ship said that another one is
+// ready.
 func TestKeysOfNodes(t *testing.T) {
 	keys, reports := t.TempDir(), t.TempDir()
 	signers := map[string]signature.Signer{}

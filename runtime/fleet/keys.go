@@ -26,8 +26,8 @@ type NodeKeys struct {
 	Keys  signature.Keys
 }
 
-// ReadKeys reads a file of keys of all nodes; or a folder, whose files NODES.pub or NODES.pem have the keys of the nodes whose
-// names match NODES, as ship-*.pub: so that no site can report for another one.
+// ReadKeys reads a file of keys of all nodes; or a folder, whose files NODES.pub or NODES.pem have the keys of the
+// nodes whose names match NODES, as ship-*.pub: so that no site can report for another one.
 func ReadKeys(name string) (all Keys, err error) {
 	fi, err := os.Stat(name)
 	if err != nil {

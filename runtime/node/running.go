@@ -16,9 +16,9 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// checkRunning asks CRI-O what it runs with, since options of its command line may come before its files. hidden are the
-// slots whose stores it does not have. There is no error while CRI-O does not answer: the pass reports that. config and named
-// are what its files come to, and slots all read-only stores.
+// checkRunning asks CRI-O what it runs with, since options of its command line may come before its files. hidden are
+// the slots whose stores it does not have. There is no error while CRI-O does not answer: the pass reports that.
+// config and named are what its files come to, and slots all read-only stores.
 func (o Options) checkRunning(
 	ctx context.Context, config crio.Config, named, slots []string,
 ) (hidden []string, err error) {
@@ -31,9 +31,9 @@ func (o Options) checkRunning(
 	return hidden, errors.Join(err, checkPolicy(cmp.Or(config.SignaturePolicy, crio.DefaultPolicy), slots))
 }
 
-// hidden returns the slots with a store that the CRI-O which runs does not have, whatever its files say. The error is a
-// crio.ErrWithoutStores with the reason and the cure; also if CRI-O will not have a store once it starts again. running is
-// what it runs with, and named are the stores that its files name.
+// hidden returns the slots with a store that the CRI-O which runs does not have, whatever its files say. The error is
+// a crio.ErrWithoutStores with the reason and the cure; also if CRI-O will not have a store once it starts again.
+// running is what it runs with, and named are the stores that its files name.
 func (o Options) hidden(ctx context.Context, running crio.Config, named []string) (slots []string, err error) {
 	var unnamed []string
 	for _, slot := range crio.Slots() {
@@ -97,8 +97,8 @@ func checkPolicy(policyFile string, roots []string) error {
 		}
 	}
 	if len(refused) > 0 {
-		err = errors.Join(err, fmt.Errorf("%w: %s has %s for %d images without a signature, such as %s: no container of them starts",
-			crio.ErrPolicy, policyFile, demands, len(refused), refused[0]))
+		err = errors.Join(err, fmt.Errorf("%w: %s has %s for %d images without a signature, such as %s: "+
+			"no container of them starts", crio.ErrPolicy, policyFile, demands, len(refused), refused[0]))
 	}
 	return err
 }

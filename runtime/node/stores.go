@@ -112,7 +112,8 @@ func (o Options) imageStores() ([]string, error) {
 	return config.ImageStores(), errors.Join(err, confErr)
 }
 
-// mainStores are the graph roots of CRI-O's own store by its files: that of its images, and of its containers if that is another.
+// mainStores are the graph roots of CRI-O's own store by its files: that of its images, and of its containers if that
+// is another.
 func (o Options) mainStores() (roots []string) {
 	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
 	storage, _ := storageConf(o.CRIODir)
@@ -178,14 +179,16 @@ func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, er
 // aside are the records that are set aside on the node. hidden are slots that CRI-O does not have.
 func (o Options) aside(hidden ...string) aside.Records {
 	_, configured, others, _ := o.slots()
-	visible := slices.DeleteFunc(append(configured, others...), func(slot string) bool { return slices.Contains(hidden, slot) })
+	visible := slices.DeleteFunc(append(configured, others...), func(slot string) bool {
+		return slices.Contains(hidden, slot)
+	})
 	return aside.Records{
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Main: o.mainStores(), Others: visible, Wait: o.Wait,
 	}
 }
 
-// mend sets records of CRI-O's own store aside that stand on a store which is gone, if CRI-O starts only then, and puts back
-// others. If it is unknown which stores CRI-O has, it does nothing, and others report why.
+// mend sets records of CRI-O's own store aside that stand on a store which is gone, if CRI-O starts only then, and
+// puts back others. If it is unknown which stores CRI-O has, it does nothing, and others report why.
 func (o Options) mend(ctx context.Context, starts bool) error {
 	if _, _, _, err := o.slots(); err != nil {
 		return nil

@@ -135,7 +135,8 @@ func TestThinDeltaTakesTheSpaceOfItsStore(t *testing.T) {
 	wantMounted(t, m, 1)
 }
 
-// The size in a thin delta may be false: while its store is put together, the space is checked again, and nothing is left.
+// The size in a thin delta may be false: while its store is put together, the space is checked again, and nothing is
+// left.
 func TestThinDeltaWithAFalseSize(t *testing.T) {
 	base, delta := thinPair(t, 48<<20)
 	m := newManager(t, base, "500m")

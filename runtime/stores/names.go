@@ -102,8 +102,8 @@ func Names(roots ...string) (map[string]string, error) {
 }
 
 // otherImages finds the images at a root that have a name of a store, and are other ones. A name with a digest is one
-// image, whatever its ID: audit has compared it with the manifest in the store, and CRI-O gives an image that it pulled in
-// parts another ID (the digest of its TOC in containers/storage). A folder without a store has none.
+// image, whatever its ID: audit has compared it with the manifest in the store, and CRI-O gives an image that it
+// pulled in parts another ID (the digest of its TOC in containers/storage). A folder without a store has none.
 func otherImages(root string, c content) (map[string]string, error) {
 	manifests := map[string][]digest.Digest{} // by the tag
 	for _, locked := range c.Lock.Images {

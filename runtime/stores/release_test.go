@@ -164,8 +164,8 @@ func TestChangedSets(t *testing.T) {
 	}
 }
 
-// ostree keeps /etc with each version of the system and /var once: after a rollback of the system, the folder has the sets
-// of the release before. That is seen, and they are not taken for changes of the user.
+// ostree keeps /etc with each version of the system and /var once: after a rollback of the system, the folder has the
+// sets of the release before. That is seen, and they are not taken for changes of the user.
 func TestFolderOfSetsIsRolledBack(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	path := filepath.Join(d.Sets, "s.yaml")

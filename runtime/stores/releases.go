@@ -19,10 +19,11 @@ import (
 var ErrNoPrevious = fault.New(fault.Input, "no previous release",
 	"spec.node.keepPrevious sets how many previous releases stay; an earlier store can be attached again")
 
-// ErrOtherSets means that the folder of sets was rolled back and the state was not: ostree keeps /etc with each version of
-// the system, and /var once.
+// ErrOtherSets means that the folder of sets was rolled back and the state was not: ostree keeps /etc with each
+// version of the system, and /var once.
 var ErrOtherSets = fault.New(fault.Other, "the folder of sets has those of another release",
-	"`pinbox-node rollback` makes the release before current, too; `pinbox-node attach` of the current one writes its sets again")
+	"`pinbox-node rollback` makes the release before current, too; `pinbox-node attach` of the current one writes its "+
+		"sets again")
 
 // Rollback makes the release before the current one current.
 func (m Manager) Rollback(ctx context.Context) (Release, error) {

@@ -207,7 +207,8 @@ func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) 
 	}
 	for _, layer := range in.layers.Reads() {
 		if !slices.Contains(d.Thin.Reads, layer) {
-			return in, fmt.Errorf("%w: its recipes read the layer %s, which its delta.json does not name", thin.ErrDamaged, layer)
+			return in, fmt.Errorf("%w: its recipes read the layer %s, which its delta.json does not name",
+				thin.ErrDamaged, layer)
 		}
 	}
 	return in, nil

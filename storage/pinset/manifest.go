@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// maxParts is how many objects and lists a manifest, an index or a configuration may have: a parser takes hundreds of bytes for
-// each, and 4 MiB have a million. The index of a multi-platform image has some 50, and annotations may contain some in text.
+// maxParts is how many objects and lists a manifest, an index or a configuration may have: a parser takes hundreds of
+// bytes for each, and 4 MiB have a million. The index of a multi-platform image has some 50, and annotations may
+// contain some in text.
 const maxParts = 1 << 16
 
 // CheckParts returns an error for a document of an image that is not parsed, since it has too many parts.

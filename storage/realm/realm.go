@@ -30,11 +30,11 @@ type Realms struct {
 	endpoints []endpoint
 	// guarded means that no redirect takes a password with it: Guard.
 	guarded bool
-	// at is the endpoint whose /v2/ was requested last, as the first thing of it: the library tries one after the other. nil
-	// before the first.
+	// at is the endpoint whose /v2/ was requested last, as the first thing of it: the library tries one after the other.
+	// nil before the first.
 	at *endpoint
-	// content means that something below its /v2/ was requested since then. realm is what was requested before that, elsewhere:
-	// the server of tokens.
+	// content means that something below its /v2/ was requested since then. realm is what was requested before that,
+	// elsewhere: the server of tokens.
 	content bool
 	realm   *url.URL
 }
@@ -113,9 +113,10 @@ func (r *Realms) Proxy(u *url.URL) (*url.URL, error) {
 	return http.ProxyFromEnvironment(&http.Request{URL: u})
 }
 
-// check refuses a request that would take the password, or a token, of the endpoint to another server than it is for. It sees
-// nothing but the URLs of requests, of which each may be one to which a server has redirected: net/http sends credentials
-// along to each port and scheme of the same host, and to hosts below it. When a source is open, Guard prevents that.
+// check refuses a request that would take the password, or a token, of the endpoint to another server than it is for.
+// It sees nothing but the URLs of requests, of which each may be one to which a server has redirected: net/http sends
+// credentials along to each port and scheme of the same host, and to hosts below it. When a source is open, Guard
+// prevents that.
 func (r *Realms) check(u *url.URL) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What a build requests of a registry reg.example.com:6001 and of its mirror, in this order. The last request is refused, or
-// none is. All others may have a password.
+// What a build requests of a registry reg.example.com:6001 and of its mirror, in this order. The last request is
+// refused, or none is. All others may have a password.
 func TestRequestsThatTakeAPassword(t *testing.T) {
 	const ping, manifest = "https://reg.example.com:6001/v2/", "https://reg.example.com:6001/v2/x/y/manifests/1"
 	const token = "/token?account=user&scope=pull"

@@ -13,7 +13,8 @@ import (
 // Guard makes a source of the library send credentials to the server that they are for, and not to others to which
 // that one redirects a request: by itself, net/http sends them to each port and scheme of the same host, and to hosts
 // below it. The library has no option for it (detectPropertiesHelper in docker/docker_client.go), and uses its
-// default for the requests before there is a source: until Guard is called, check refuses what would take credentials along.
+// default for the requests before there is a source: until Guard is called, check refuses what would take credentials
+// along.
 func (r *Realms) Guard(src imgtypes.ImageSource) {
 	client := Hidden[*http.Client](src, "c", "client")
 	if client == nil || *client == nil { // the fields have changed: check goes on

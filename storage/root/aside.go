@@ -19,10 +19,10 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Aside are records of a main store that are set aside, since a layer below them is in no store any more. With one such
-// record of an image, the library lists no image at all. CRI-O removes folders without a record when it starts (GarbageCollect
-// in go.podman.io/storage). So those of the images are in AsideDir meanwhile, and those of the layers have another ID, with a
-// record that says nothing else: they stay in their parent, which may be a mount of its own.
+// Aside are records of a main store that are set aside, since a layer below them is in no store any more. With one
+// such record of an image, the library lists no image at all. CRI-O removes folders without a record when it starts
+// (GarbageCollect in go.podman.io/storage). So those of the images are in AsideDir meanwhile, and those of the layers
+// have another ID, with a record that says nothing else: they stay in their parent, which may be a mount of its own.
 type Aside struct {
 	Images []json.RawMessage `json:"images,omitempty"`
 	Layers []json.RawMessage `json:"layers,omitempty"`
@@ -65,8 +65,8 @@ type head struct {
 // records are those of a main store.
 type records struct{ images, layers, containers []head }
 
-// missing returns a function that returns the layer below another one, or that one, which neither the store nor another one
-// has; "" if there is none.
+// missing returns a function that returns the layer below another one, or that one, which neither the store nor
+// another one has; "" if there is none.
 func (r records) missing(has func(layer string) bool) func(layer string) string {
 	parents := map[string]string{}
 	for _, l := range r.layers {
@@ -87,8 +87,8 @@ func (r records) missing(has func(layer string) bool) func(layer string) string 
 	}
 }
 
-// split divides the records into those that stay, and those of images and layers that stand on a missing layer. The layers of
-// containers stay: the library removes them with their containers.
+// split divides the records into those that stay, and those of images and layers that stand on a missing layer. The
+// layers of containers stay: the library removes them with their containers.
 func (r records) split(has func(layer string) bool) (stay records, aside records, images []AsideImage) {
 	missing, ofContainer := r.missing(has), map[string]bool{}
 	for _, c := range r.containers {
@@ -112,8 +112,8 @@ func (r records) split(has func(layer string) bool) (stay records, aside records
 	return stay, aside, images
 }
 
-// Broken returns the images of the main store at a graph root that stand on a layer which neither it nor another store has.
-// It changes nothing, and takes no lock.
+// Broken returns the images of the main store at a graph root that stand on a layer which neither it nor another
+// store has. It changes nothing, and takes no lock.
 func Broken(graphRoot string, has func(layer string) bool) ([]AsideImage, error) {
 	r, err := readRecords(graphRoot)
 	if err != nil {
@@ -130,10 +130,12 @@ func IsBroken(graphRoot string, has func(layer string) bool) (bool, error) {
 	return err == nil && len(aside.images)+len(aside.layers) > 0, err
 }
 
-// SetAside takes the records of images and layers that stand on missing layers out of the main store at a graph root. keep
-// stores them first, with those that were set aside before: so a process may be killed at any point, and the next one completes
-// its work. CRI-O must not run.
-func SetAside(ctx context.Context, graphRoot string, has func(layer string) bool, before Aside, keep func(Aside) error) error {
+// SetAside takes the records of images and layers that stand on missing layers out of the main store at a graph root.
+// keep stores them first, with those that were set aside before: so a process may be killed at any point, and the
+// next one completes its work. CRI-O must not run.
+func SetAside(
+	ctx context.Context, graphRoot string, has func(layer string) bool, before Aside, keep func(Aside) error,
+) error {
 	if broken, err := IsBroken(graphRoot, has); err != nil || !broken {
 		return err
 	}
@@ -168,9 +170,10 @@ func SetAside(ctx context.Context, graphRoot string, has func(layer string) bool
 	})
 }
 
-// PutBack puts the records back of which all layers are in a store again, also while CRI-O runs: it reads them again, as after
-// a pull by podman. linked reports whether another store has a link name of a layer. What the store has again by a pull
-// is removed. left is what goes on to be set aside, and changed reports whether the caller has to store that.
+// PutBack puts the records back of which all layers are in a store again, also while CRI-O runs: it reads them again,
+// as after a pull by podman. linked reports whether another store has a link name of a layer. What the store has
+// again by a pull is removed. left is what goes on to be set aside, and changed reports whether the caller has to
+// store that.
 func PutBack(
 	ctx context.Context, graphRoot string, has, linked func(string) bool, aside Aside,
 ) (left Aside, changed bool, err error) {
@@ -246,9 +249,11 @@ func (s *setAside) layers(lock *lockfile.LockFile, aside []json.RawMessage) (lef
 // asideOf is from the ID of a layer to the one that it has while it is set aside.
 func asideOf(id string) (from, to string) { return id, asideID(id) }
 
-// rename gives the files of layers other IDs. Meanwhile there are records of both, so that CRI-O removes nothing, whenever the
-// process is killed; afterwards there are the records after.
-func (s *setAside) rename(lock *lockfile.LockFile, layers []head, ids func(string) (from, to string), after []head) error {
+// rename gives the files of layers other IDs. Meanwhile there are records of both, so that CRI-O removes nothing,
+// whenever the process is killed; afterwards there are the records after.
+func (s *setAside) rename(
+	lock *lockfile.LockFile, layers []head, ids func(string) (from, to string), after []head,
+) error {
 	if len(layers) > 0 {
 		if err := write(s.graphRoot, layout.LayersFile, lock, s.records.layers); err != nil {
 			return err
@@ -478,8 +483,8 @@ func locked(ctx context.Context, graphRoot string, change func(layers, images *l
 	return change(locks[0], locks[1])
 }
 
-// write writes a document as the library does: first it notes in the lock file that it has changed, so that others read it
-// again, also after a kill.
+// write writes a document as the library does: first it notes in the lock file that it has changed, so that others
+// read it again, also after a kill.
 func write(graphRoot, name string, lock *lockfile.LockFile, all []head) error {
 	texts := []json.RawMessage{}
 	for _, h := range all {

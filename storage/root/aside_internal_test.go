@@ -104,8 +104,8 @@ func has(layers string) func(string) bool {
 	return func(layer string) bool { return slices.Contains(strings.Fields(layers), layer) }
 }
 
-// What stands on a layer that no store has is set aside, and comes back with it, record for record; what was pulled meanwhile
-// stays as it is.
+// What stands on a layer that no store has is set aside, and comes back with it, record for record; what was pulled
+// meanwhile stays as it is.
 func TestRecordsAreSetAside(t *testing.T) {
 	for name, c := range map[string]struct {
 		layers, images, containers string

@@ -94,8 +94,8 @@ func (t *Tables) Dictionary(more int) {
 	}
 }
 
-// GoBack replaces the dictionary of the first patched block by n spans of one byte of a skeleton, in turn at an offset and at
-// its start.
+// GoBack replaces the dictionary of the first patched block by n spans of one byte of a skeleton, in turn at an
+// offset and at its start.
 func (t *Tables) GoBack(n int, at int64) {
 	b := &t.x.solid[patched].blocks[0]
 	layer := t.x.spans[b.first].layer

@@ -25,10 +25,11 @@ const (
 	maxLayers, maxBlocks = 1 << 14, 1 << 16
 	// maxListed is for the largest files, of which a maker lists maxLargest.
 	maxListed = 1 << 8
-	// maxSpans is for those of one dictionary. A content of a block has one span at most, and is seldom shorter than 64 bytes.
+	// maxSpans is for those of one dictionary. A content of a block has one span at most, and is seldom shorter than 64
+	// bytes.
 	maxSpans = 1 << 16
-	// maxRewinds is how often the spans of one dictionary make a skeleton of a base layer be read from its start: for another
-	// layer, or since they go back. Those of a maker follow each other.
+	// maxRewinds is how often the spans of one dictionary make a skeleton of a base layer be read from its start: for
+	// another layer, or since they go back. Those of a maker follow each other.
 	maxRewinds = 16
 	// spanCost is what a span counts as in the bytes that may be decompressed: a file is opened for it.
 	spanCost = 256
