@@ -93,7 +93,7 @@ weekly-flaky:
 	$(MAKE) flaky TIMES=5
 # A target that tries fewer inputs in a second finds nothing.
 weekly-fuzz:
-	fixtures/fuzz.sh 5m 20
+	fixtures/fuzz.sh 5m 500
 weekly-nodes:
 	PINBOX_NODES=1000 $(MAKE) simulation
 
