@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"syscall"
 
@@ -57,6 +58,16 @@ func Prepare() (warnings []string, err error) {
 			warnings = append(warnings,
 				fmt.Sprintf("XDG_RUNTIME_DIR: %s does not exist: credentials of `podman login` are not found there", dir))
 			err = errors.Join(err, os.Unsetenv("XDG_RUNTIME_DIR"))
+		}
+	}
+	for _, name := range []string{"HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"} {
+		// As golang.org/x/net/http/httpproxy reads it, which ignores what it cannot read. The value may have a password.
+		value := os.Getenv(name)
+		u, bad := url.Parse(value)
+		_, withScheme := url.Parse("http://" + value)
+		if (bad != nil || u.Scheme == "" || u.Host == "") && withScheme != nil {
+			warnings = append(warnings,
+				name+": the value is not a URL, and no proxy is used; in a user name and a password, write % as %25")
 		}
 	}
 	return warnings, err

@@ -43,3 +43,18 @@ func TestPrepareWarnsOnce(t *testing.T) {
 		t.Errorf("a second call: got the warnings %q, %v, want none", warnings, err)
 	}
 }
+
+// Go ignores a proxy that it cannot read. A bug was that nothing said so.
+func TestProxyThatIsNoURL(t *testing.T) {
+	for value, warned := range map[string]bool{
+		"": false, "proxy.example.com:3128": false, "http://proxy.example.com": false, "http://a:b%25c@proxy.example.com": false,
+		"http://a:b%c@proxy.example.com": true, "a:b%c@proxy.example.com:3128": true,
+	} {
+		t.Setenv("HTTPS_PROXY", value)
+		warnings, err := environment.Prepare()
+		got := strings.Join(warnings, "\n")
+		if err != nil || strings.Contains(got, "HTTPS_PROXY") != warned || strings.Contains(got, "b%c") {
+			t.Errorf("HTTPS_PROXY=%s: got the warnings %q, %v, want one of it %v, without its value", value, got, err, warned)
+		}
+	}
+}
