@@ -65,8 +65,7 @@ func udev(t *testing.T, label, action, rules string) (device, out string) {
 	dir := t.TempDir()
 	medium := filepath.Join(dir, "medium.iso")
 	fixtures.Run(t, "genisoimage", "-quiet", "-joliet", "-rock", "-V", label, "-o", medium, fixtures.Root(t)+"/docs")
-	device = strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", medium))
-	t.Cleanup(func() { fixtures.Run(t, "losetup", "--detach", device) })
+	device = fixtures.LoopDevice(t, medium, "--read-only")
 	if err := os.WriteFile(filepath.Join(dir, "rules"), []byte(rules), 0o644); err != nil {
 		t.Fatal(err)
 	}

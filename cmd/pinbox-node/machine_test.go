@@ -116,8 +116,7 @@ func TestExitCodeOfASmallDisk(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "disk"), 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	disk := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", filepath.Join(dir, "disk")))
-	t.Cleanup(func() { fixtures.Run(t, "losetup", "--detach", disk) })
+	disk := fixtures.LoopDevice(t, filepath.Join(dir, "disk"))
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{"install-store", "--check", "--medium", dir, disk}, &out, &errOut)
 	if want := "the store does not fit on the disk"; code != cli.ExitSpace || !strings.Contains(errOut.String(), want) ||

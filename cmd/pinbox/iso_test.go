@@ -275,8 +275,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 		nodeProgram, "-o", dir, "--iso", fixtures.LiveISO(t), "--install-device", "/dev/sda")
 	image := filepath.Join(dir, "appliance.iso")
 	do(0, "installs to  ", "inspect", image)
-	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", image))
-	defer fixtures.Run(t, "losetup", "--detach", device)
+	device := fixtures.LoopDevice(t, image)
 	do(0, "is intact: 6 files", "verify", device)
 	content := mustRead(t, image)
 	content[bytes.Index(content, []byte("rootfsrootfs"))]++

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -117,8 +116,7 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	if err := artifact.Medium(t.Context(), artifact.MediumOptions{Dir: delta, Out: image}); err != nil {
 		t.Fatal(err)
 	}
-	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", image))
-	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", device).Run() })
+	device := fixtures.LoopDevice(t, image, "--read-only")
 	content, err := os.ReadFile(image)
 	if err != nil {
 		t.Fatal(err)

@@ -75,9 +75,7 @@ func newDisk(t *testing.T, size int64) string {
 	if err := os.Truncate(file, size); err != nil {
 		t.Fatal(err)
 	}
-	device := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", file))
-	t.Cleanup(func() { fixtures.Run(t, "losetup", "--detach", device) })
-	return device
+	return fixtures.LoopDevice(t, file)
 }
 
 // After an installation, sgdisk finds a valid table, and the partition has the store.

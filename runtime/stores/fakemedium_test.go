@@ -3,7 +3,6 @@ package stores_test
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -134,8 +133,7 @@ func TestMediumImageInPlace(t *testing.T) {
 func TestMediumInADrive(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	file, _ := d.writeMedium(delta(1), true)
-	drive := strings.TrimSpace(fixtures.Run(t, "losetup", "--find", "--show", "--read-only", file))
-	t.Cleanup(func() { _ = exec.Command("losetup", "--detach", drive).Run() }) // or it was taken out
+	drive := fixtures.LoopDevice(t, file, "--read-only")
 	read := d.OpenMedium
 	d.OpenMedium = func(name string) (stores.Medium, error) {
 		if name != drive { // the machine may have others

@@ -49,7 +49,13 @@ func (l *loops) Open(_ context.Context, name string, e stores.Extent, t verity.T
 }
 
 // Release detaches the device once it is not in use.
-func (l *loops) Release(_ context.Context, name string) error {
+func (l *loops) Release(ctx context.Context, name string) error {
+	if _, err := l.Targets(ctx); err != nil {
+		return err
+	}
+	if _, there := l.open[name]; !there {
+		return nil
+	}
 	number, _, _ := strings.Cut(strings.TrimPrefix(l.open[name].Device, "7:"), ":")
 	fixtures.Run(l.t, "losetup", "--detach", "/dev/loop"+number)
 	return nil
