@@ -77,7 +77,7 @@ func reset(w http.ResponseWriter, from, bytes int) {
 
 // A server that gives a byte now and then counts as one that gives nothing: or the fetch would never end.
 func TestServerThatTrickles(t *testing.T) {
-	o, _ := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+	o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", fmt.Sprint(size))
 		for r.Context().Err() == nil {
 			_, _ = w.Write([]byte{1})
@@ -90,8 +90,9 @@ func TestServerThatTrickles(t *testing.T) {
 	})
 	o.Stall, o.Least = 50*time.Millisecond, 1<<20 // 52 kB, of which a busy machine gives even fewer
 	_, err := fetch.Store(t.Context(), o)
-	if !errors.Is(err, fetch.ErrServer) || !strings.Contains(err.Error(), "10 attempts with too few new bytes") {
-		t.Errorf("got %v, want %v after 10 attempts", err, fetch.ErrServer)
+	const want = "10 attempts with too few new bytes: the server sent too few bytes: "
+	if n := requests.Load(); !errors.Is(err, fetch.ErrServer) || !strings.Contains(err.Error(), want) || n > 10 {
+		t.Errorf("got %v after %d requests, want %v, %q, after at most 10", err, n, fetch.ErrServer, want)
 	}
 }
 

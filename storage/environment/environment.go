@@ -45,7 +45,7 @@ func Home() string {
 // Without $HOME, containers/image does not find the host's policy.json, registries.conf, registries.d and certs.d,
 // and reads .docker/config.json in the current directory as the user's. If $XDG_RUNTIME_DIR does not exist, it warns
 // at every request. A variable of the XDG Base Directory Specification that is empty means what it means without it,
-// for which the library looks for the user's policy.json in no folder.
+// for which the library looks for the user's policy.json in no folder. A proxy that cannot be read gets a warning.
 func Prepare() (warnings []string, err error) {
 	err = os.Setenv("HOME", Home())
 	for _, name := range []string{"XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "XDG_DATA_HOME", "XDG_CACHE_HOME"} {
