@@ -37,6 +37,9 @@ type nodeState struct {
 	present map[string]bool
 	// unpinned are images in the stores that sets had earlier, and no longer have.
 	unpinned []string
+	// latePulls are images that sets had earlier and that no store had then, and when they were unpinned: CRI-O may
+	// be about to finish a pull that an ended process has begun.
+	latePulls map[string]time.Time
 	// graphRoot of the store that images are pulled to, "" if it is unknown, and the space there and where blobs are
 	// staged.
 	graphRoot string
@@ -76,7 +79,7 @@ func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) 
 		return n, err
 	}
 	n.graphRoot, _ = r.Runtime.GraphRoot(ctx) // who pulls reports the error
-	if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
+	if err := n.list(ctx, r.Images, r.previous.Unpinned, r.previous.LatePulls); err != nil {
 		n.unlisted = true
 		if r.Aside != nil {
 			err = errors.Join(err, r.Aside.Broken(n.graphRoot))
@@ -159,8 +162,12 @@ func (n nodeState) asideImages() (all []StoreImage) {
 	return all
 }
 
-// list lists the images in the stores. unpinned are images that earlier passes have unpinned.
-func (n *nodeState) list(ctx context.Context, images Images, unpinned []string) error {
+// maxLatePull is how long a pull may go on in CRI-O after the process that asked for it has ended. CRI-O cancels the
+// transfer with its client (server/image_pull.go), and finishes what it unpacks.
+const maxLatePull = time.Hour
+
+// list lists the images in the stores. unpinned and late are what earlier passes have unpinned.
+func (n *nodeState) list(ctx context.Context, images Images, unpinned []string, late map[string]time.Time) error {
 	stored, err := images.List(ctx)
 	if err != nil {
 		return err
@@ -171,21 +178,29 @@ func (n *nodeState) list(ctx context.Context, images Images, unpinned []string) 
 			n.present[name] = n.present[name] || s.Pinned
 		}
 	}
-	dropped := map[string]bool{}
+	now := time.Now()
+	dropped := map[string]time.Time{}
 	for _, name := range unpinned {
 		if _, present := n.present[name]; present {
-			dropped[name] = true
+			dropped[name] = now
 		}
 	}
-	// An image that is unpinned now counts, although it is not in a store: CRI-O may be about
-	// to finish its pull, which an earlier process has begun.
 	for _, img := range n.current {
-		dropped[img.String()] = true
+		dropped[img.String()] = now
 	}
+	maps.Copy(dropped, late)
 	for _, img := range n.pins {
 		delete(dropped, img.String())
 	}
-	n.unpinned = slices.Sorted(maps.Keys(dropped))
+	n.unpinned, n.latePulls = nil, map[string]time.Time{}
+	for name, since := range dropped {
+		if _, present := n.present[name]; present {
+			n.unpinned = append(n.unpinned, name)
+		} else if now.Sub(since) < maxLatePull {
+			n.latePulls[name] = since
+		}
+	}
+	slices.Sort(n.unpinned)
 	return nil
 }
 

@@ -104,6 +104,37 @@ func TestPruneKeepsImagesOfStores(t *testing.T) {
 	}
 }
 
+// The pass that asked CRI-O for an image was killed, and CRI-O brought it after two passes that had no use for it any
+// more: it stayed for ever. After an hour, an image of that name is somebody else's.
+func TestPullThatEndsLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		after   time.Duration
+		removed int
+	}{"soon": {time.Second, 1}, "much later": {2 * time.Hour, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, node := newRecordingNode(t, 2)
+				r.Prune = true
+				images := node.sets[0].Images
+				node.pins = images // by the killed pass
+				node.sets[0].Images = images[:1]
+				for range 2 {
+					if s := runPass(t, r); !s.Healthy() || len(s.Unpinned) != 0 || len(s.LatePulls) != 1 {
+						t.Errorf("got %v, %v unpinned and %v late, want one late", s.Errors, s.Unpinned, s.LatePulls)
+					}
+				}
+				time.Sleep(c.after)
+				runPass(t, r)
+				node.stored = append(node.stored, images[1].String())
+				s := runPass(t, r)
+				if got := node.removed(); len(got) != c.removed || len(s.Unpinned)+len(s.LatePulls) != 0 {
+					t.Errorf("got %q, %v unpinned and %v late, want %d removed and none", got, s.Unpinned, s.LatePulls, c.removed)
+				}
+			})
+		})
+	}
+}
+
 // While a set cannot be read, no image is removed, since that set may ask for it.
 func TestPruneWaitsForASetThatCannotBeRead(t *testing.T) {
 	r, node := newRecordingNode(t, 2)

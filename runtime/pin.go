@@ -59,7 +59,7 @@ func (r *Reconciler) pinUnlisted(ctx context.Context, n nodeState, o Options) er
 // since CRI-O reloads in the background. A conflict is reported at the end of the pass.
 func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.Duration) error {
 	for deadline, pause := time.Now().Add(timeout), minReloadTime; ; pause = min(2*pause, time.Second) {
-		if err := n.list(ctx, r.Images, r.previous.Unpinned); err != nil {
+		if err := n.list(ctx, r.Images, r.previous.Unpinned, r.previous.LatePulls); err != nil {
 			return err
 		}
 		if n.pinsApplied() || time.Now().After(deadline) || r.conflict(ctx, n) != nil {

@@ -50,7 +50,11 @@ func (p pruner) prune(ctx context.Context, n *nodeState) error {
 		}
 		tried[img] = p.images.Remove(ctx, img)
 	}
-	return errors.Join(n.list(ctx, p.images, n.unpinned), p.report(*n, tried))
+	err = n.list(ctx, p.images, n.unpinned, n.latePulls)
+	for img := range tried { // what brings it from now on is a pull of somebody else
+		delete(n.latePulls, img.String())
+	}
+	return errors.Join(err, p.report(*n, tried))
 }
 
 // report returns the errors of images that could not be removed. CRI-O returns an error for an

@@ -70,13 +70,13 @@ func newReport(o Options, errs ...error) report {
 func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
-		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, ReloadDue: r.reloadDue, Stores: r.stores,
-		OwnStore: r.own, Program: r.program, Cluster: r.cluster, StoreImages: r.storeImages(),
-		Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
+		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, LatePulls: r.latePulls,
+		ReloadDue: r.reloadDue, Stores: r.stores, OwnStore: r.own, Program: r.program, Cluster: r.cluster,
+		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
 		SetAside: r.asideImages(),
 	}
 	if r.present == nil { // the images could not be listed
-		s.Unpinned = previous.Unpinned
+		s.Unpinned, s.LatePulls = previous.Unpinned, previous.LatePulls
 	}
 	r.problems = slices.DeleteFunc(r.problems, func(err error) bool { return err == nil })
 	s.Sets = r.setStatus(previous, s.Images)

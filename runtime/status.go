@@ -56,6 +56,9 @@ type Status struct {
 	SetAside []StoreImage `json:"setAside,omitempty"`
 	// Unpinned are images on the node that no set has any more.
 	Unpinned []string `json:"unpinned,omitempty"`
+	// LatePulls are images that were unpinned before they were on the node, and when: CRI-O may still finish a pull of
+	// theirs, and then they are Unpinned.
+	LatePulls map[string]time.Time `json:"latePulls,omitempty"`
 	// ReloadDue means that CRI-O may not have read the drop-in since it was written.
 	ReloadDue bool `json:"reloadDue,omitempty"`
 	// Progress of the running pulls.

@@ -336,7 +336,7 @@ const goodStatus = `{"version":1,"time":"2026-01-02T03:04:05Z","node":"n","runti
 	"sets":[{"name":"worker","images":1,"pinned":0,"missing":1,"desiredGeneration":"1"}],
 	"images":[{"name":"PIN","state":"missing","sets":["worker"],"bytes":5,"errorClass":"auth"}],
 	"stores":[{"slot":"1","digest":"SHA","state":"mounted","images":1,"bytes":2,"verity":{"state":"verified"}}],
-	"ownStore":{"state":"unverified"},"program":{"running":{"digest":"SHA","version":"v1.2.3"}},"progress":{"images":0,"ofImages":1,"bytes":0,"ofBytes":5},"unpinned":["x"],"space":[{"path":"/v","bytes":9,"free":3}],"totals":{"pulledBytes":4,"pullFailures":{"auth":2}}}`
+	"ownStore":{"state":"unverified"},"program":{"running":{"digest":"SHA","version":"v1.2.3"}},"progress":{"images":0,"ofImages":1,"bytes":0,"ofBytes":5},"unpinned":["x"],"latePulls":{"y":"2026-01-02T03:04:05Z"},"space":[{"path":"/v","bytes":9,"free":3}],"totals":{"pulledBytes":4,"pullFailures":{"auth":2}}}`
 
 func fillStatus(text string) string {
 	return strings.NewReplacer("PIN", image("a").String(), "SHA", digest.FromString("a").String()).Replace(text)
@@ -368,6 +368,7 @@ func TestInvalidStatus(t *testing.T) {
 		"program":        {`"version":"v1.2.3"`, `"version":"\n"`, "program: version"},
 		"progress":       {`"ofBytes":5`, `"ofBytes":-5`, "progress: "},
 		"unpinned":       {`"unpinned":["x"]`, `"unpinned":["\n"]`, "unpinned: "},
+		"late pull":      {`"y"`, `"\n"`, "latePulls: "},
 		"space":          {`"free":3`, `"free":-3`, "space[0]: "},
 		"path":           {`"/v"`, `"\u001b"`, "space[0]: path"},
 		"pulled":         {`"pulledBytes":4`, `"pulledBytes":-4`, "totals: pulledBytes"},

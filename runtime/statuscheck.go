@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
@@ -66,6 +67,9 @@ func (s Status) check() error {
 		}
 	}
 	if err := s.Totals.check(); err != nil {
+		return err
+	}
+	if err := checkTexts("latePulls", slices.Collect(maps.Keys(s.LatePulls))...); err != nil {
 		return err
 	}
 	return checkTexts("unpinned", s.Unpinned...)
