@@ -17,7 +17,7 @@ DEBIAN_KUBE := etcd-server prometheus
 
 DEBIAN_DOCS := mkdocs python3-pymdownx
 
-DEBIAN_LINT := codespell
+DEBIAN_LINT := codespell shellcheck
 
 DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-tools xfsprogs zstd
 
@@ -157,11 +157,12 @@ vet:
 measure:
 	@git ls-files '*.go' | go run fixtures/measure.go
 
-# What .golangci.yml lists, and the spelling of the documents and the help. The first time builds golangci-lint: about 3
+# What .golangci.yml lists, the script that a node boots with, and the spelling of the documents and the help. The first time builds golangci-lint: about 3
 # minutes. The words to ignore are a file's suffix, an algorithm and a mistake that the documents show.
 lint: lint-deps
 	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint ../../bin/peers/actionlint
 	bin/peers/actionlint
+	shellcheck fixtures/golden/*.sh
 	codespell --ignore-words-list bu,flate,platfrom README.md CONTRIBUTING.md docs/*.md docs/*.json deploy fixtures/golden/*.txt
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/cache/golangci-lint bin/peers/golangci-lint run ./...
 

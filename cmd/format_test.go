@@ -102,7 +102,7 @@ func checkFiles(t *testing.T, text string) {
 		layout.StoreFile, layout.DeltaStoreFile, layout.DeltaFile, layout.LockFile, layout.SumsFile,
 		layout.ProvenanceFile, layout.MediumStore, layout.MediumLock, layout.MediumSums, layout.MediumSignature,
 		layout.MediumSumsSignature, layout.MediumBase,
-		layout.MediumRootHash, layout.RootHashFile(layout.DeltaStoreFile), layout.OpenStorePath, layout.StoreLink,
+		layout.MediumRootHash, layout.RootHashFile(layout.DeltaStoreFile), layout.BootPath, layout.StoreLink,
 		layout.MediumLabel, layout.PartitionLabel, layout.SlotsDir, layout.StatusPath, layout.NodeConfigPath,
 		setup.ManifestPath,
 		layout.NodeDir + "/" + cluster.KnownFile,

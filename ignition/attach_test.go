@@ -34,10 +34,6 @@ echo "$*" >>/run/pinbox/log
 `), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/installed-pinbox-attach@.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	out, code := fixtures.Script(t, `set -ex
 log=/run/pinbox/log # where the unit may write
 logged() { sh /await sh -c "[ \"\$(cat $log)\" = '$1' ]" || { cat $log; exit 1; }; }
@@ -47,10 +43,7 @@ touch /quick
 `+attachCommand(t, "sr0")+`
 logged "attach --auto /dev/sr0
 attach --auto /dev/sr0"
-`, map[string]string{
-		"etc/systemd/system/pinbox-attach@.service": strings.Replace(string(unit), "[Unit]\n",
-			"[Unit]\nDefaultDependencies=no\n", 1),
-	}, map[string]string{"/usr/local/bin/pinbox-node": program})
+`, fixtures.Units(t, "installed", "pinbox-attach@.service"), map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
 		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}

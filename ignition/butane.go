@@ -27,8 +27,7 @@ type (
 		Ignition *ignition `yaml:"ignition,omitempty"`
 		Passwd   *passwd   `yaml:"passwd,omitempty"`
 		Storage  struct {
-			Directories []directory `yaml:"directories"`
-			Files       []file      `yaml:"files"`
+			Files []file `yaml:"files"`
 		} `yaml:"storage"`
 		Systemd struct {
 			Units []unit `yaml:"units"`
@@ -46,13 +45,10 @@ type (
 		Name    string   `yaml:"name"`
 		SSHKeys []string `yaml:"ssh_authorized_keys"`
 	}
-	directory struct {
-		Path string `yaml:"path"`
-		Mode mode   `yaml:"mode"`
-	}
 	file struct {
+		about     string  // a comment above it
 		Path      string  `yaml:"path"`
-		Mode      mode    `yaml:"mode"`
+		Mode      mode    `yaml:"mode,omitempty"` // 0644 without
 		Overwrite bool    `yaml:"overwrite"`
 		Contents  content `yaml:"contents"`
 	}
@@ -78,15 +74,22 @@ func (m mode) MarshalYAML() (any, error) {
 	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: fmt.Sprintf("%#o", uint32(m))}, nil
 }
 
+func (f file) MarshalYAML() (any, error) {
+	type plain file
+	var node yaml.Node
+	err := node.Encode(plain(f))
+	node.HeadComment = f.about
+	return &node, err
+}
+
 // add adds what a node must hold.
 func (d *document) add(p provision.Parts) {
-	for _, dir := range p.Directories {
-		d.Storage.Directories = append(d.Storage.Directories, directory{Path: dir.Path, Mode: mode(dir.Mode)})
-	}
 	for _, f := range p.Files {
-		d.Storage.Files = append(d.Storage.Files, file{
-			Path: f.Path, Mode: mode(f.Mode), Overwrite: true, Contents: content{Inline: string(f.Content)},
-		})
+		added := file{about: f.About, Path: f.Path, Overwrite: true, Contents: content{Inline: string(f.Content)}}
+		if f.Mode != 0o644 { // Ignition's own default
+			added.Mode = mode(f.Mode)
+		}
+		d.Storage.Files = append(d.Storage.Files, added)
 	}
 	for _, u := range p.Units {
 		added := unit{Name: u.Name, Enabled: u.Enabled, Contents: u.Content}
@@ -109,6 +112,7 @@ func Render(c Config) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	parts.Files = append(parts.Files, provision.Tmpfiles(parts.Directories))
 	doc.add(parts)
 	return doc.encode("First-boot configuration of a pinbox appliance. config.ign is made from it", "config.bu")
 }

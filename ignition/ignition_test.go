@@ -2,6 +2,7 @@ package ignition_test
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -134,9 +135,16 @@ func TestConfigGolden(t *testing.T) {
 				SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
 				ImageVolumes: config.ImageVolumes, Program: config.Store.Program,
 			}
+			if s := config.Store; s.Folder == "" {
+				node.OwnStore = layout.OwnStore{
+					Path: s.NodePath(), Label: s.PartitionLabel + s.VolumeLabel, Verify: cmp.Or(s.Verity, layout.VerityAuto),
+					RootHash: s.Tree.Root.Encoded(), Blocks: s.Tree.Blocks,
+				}
+			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())
 			}
+			fixtures.Golden(t, name+"-boot.sh", files[layout.BootPath])
 			if rules := files[provision.UdevRulesPath]; (rules != nil) != config.AutoAttach {
 				t.Errorf("got the udev rules %q, want some: %v", rules, config.AutoAttach)
 			}
@@ -165,7 +173,7 @@ func TestUnitsGolden(t *testing.T) {
 		root := t.TempDir()
 		prepare(t, root)
 		crio.Ignite(t, file, root)
-		verify := []string{"verify", "--root=" + root, "--man=no", "--recursive-errors=yes", "--generators=no"}
+		verify := []string{"verify", "--root=" + root, "--man=no", "--recursive-errors=yes", "--generators=no", "crio.service"}
 		units, err := filepath.Glob(filepath.Join(root, "etc/systemd/system/*.*"))
 		if err != nil {
 			t.Fatal(err)
@@ -176,11 +184,10 @@ func TestUnitsGolden(t *testing.T) {
 			case ".wants", ".requires":
 				continue
 			case ".d":
-				base, unit = "10-pinbox-stores.conf", filepath.Join(unit, "10-pinbox-stores.conf")
-				verify = append(verify, "crio.service")
-			default:
-				verify = append(verify, strings.Replace(base, "@.", "@sr0.", 1))
+				goldenDropins(t, name, unit)
+				continue
 			}
+			verify = append(verify, strings.Replace(base, "@.", "@sr0.", 1))
 			got, err := os.ReadFile(unit)
 			if err != nil {
 				t.Fatal(err)
@@ -190,6 +197,26 @@ func TestUnitsGolden(t *testing.T) {
 		if out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), verify...).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: got %v from systemd-analyze verify, want no error and no output\n%s", name, err, out)
 		}
+	}
+}
+
+// goldenDropins compares the drop-ins in a folder. The sandbox is the same in each configuration.
+func goldenDropins(t *testing.T, config, folder string) {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		got, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := config + "-" + filepath.Base(folder) + "-" + e.Name()
+		if e.Name() == fixtures.SandboxDropin {
+			name = e.Name()
+		}
+		fixtures.Golden(t, name, got)
 	}
 }
 
@@ -206,6 +233,7 @@ func prepare(t *testing.T, root string) {
 		"usr/bin/mkdir":             "#!/bin/sh\n",
 		"usr/bin/touch":             "#!/bin/sh\n",
 		"usr/bin/udevadm":           "#!/bin/sh\n",
+		"usr/bin/env":               "#!/bin/sh\n",
 		"usr/local/bin/pinbox-node": "#!/bin/sh\n",
 		"usr/lib/systemd/system/crio.service": "[Unit]\nDescription=CRI-O\nWants=network-online.target\n" +
 			"After=network-online.target\n[Service]\nType=notify\nExecStart=/usr/bin/crio\n[Install]\n" +

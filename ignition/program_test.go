@@ -8,31 +8,48 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// preparation finds the command of a unit that installs the program.
-var preparation = regexp.MustCompile(`(?m)^ExecStartPre=-?[+]/bin/sh -c '(.*)'$`)
-
-// install returns the command of a golden unit, for folders of a test and a program.
-func install(t *testing.T, unit, store, bin string, wanted []byte) (script string) {
+// boot returns the command by which a unit runs the script of a configuration, for folders of a test and a program.
+func boot(t *testing.T, config, word string, wanted []byte, replace ...string) (command string) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", unit))
+	bu, err := ignition.Render(configs(t)[config])
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := preparation.FindStringSubmatch(string(content))
-	if found == nil {
-		t.Fatalf("got no command that installs the program in %s, want one:\n%s", unit, content)
+	ign, err := ignition.Translate(bu)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.NewReplacer("/var/lib/pinbox/stores/0/pinbox", store, "/usr/local/bin", bin, "%N", "new",
-		digest.FromString("pinbox-node").Encoded(), digest.FromBytes(wanted).Encoded()).Replace(found[1])
+	files, err := ignition.Files(ign)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	replacer := strings.NewReplacer(append(replace, digest.FromString("pinbox-node").Encoded(),
+		digest.FromBytes(wanted).Encoded())...)
+	for _, name := range []string{layout.BootPath, layout.NodeConfigPath} {
+		content := replacer.Replace(string(files[name]))
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return "sh " + filepath.Join(dir, filepath.Base(layout.BootPath)) + " " + word
+}
+
+// install returns the command that installs the program from a store.
+func install(t *testing.T, store, bin string, wanted []byte, replace ...string) (command string) {
+	t.Helper()
+	return boot(t, "live", "install-program", wanted, append(replace, "from=/var/lib/pinbox/stores/0/pinbox", "from="+store,
+		"/usr/local/bin", bin)...)
 }
 
 // program returns a program that exits with 0. It is so large that a test can run it half written.
@@ -43,19 +60,13 @@ func program(n int) []byte {
 // The program can be run while it is installed. A bug was to use only install(1), which unlinks the program
 // and writes a file that cannot be executed: mounts of stores failed while pinbox-node.service started.
 func TestProgramRunsWhileItIsInstalled(t *testing.T) {
-	const unit = "live-pinbox-node.service"
 	store, bin := t.TempDir(), t.TempDir()
-	for _, other := range []string{"live-pinbox-firstboot.service", "installer-pinbox-check-disk.service"} {
-		if got, want := install(t, other, store, bin, nil), install(t, unit, store, bin, nil); got != want {
-			t.Errorf("%s installs the program by\n%s\nwant as %s\n%s", other, got, unit, want)
-		}
-	}
 	next := func(n int) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(store, "pinbox-node"), program(n), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		fixtures.Run(t, "sh", "-c", install(t, unit, store, bin, program(n)))
+		fixtures.Run(t, "sh", "-c", install(t, store, bin, program(n)))
 	}
 	next(0)
 	done := make(chan error)
@@ -86,7 +97,7 @@ func TestProgramRunsWhileItIsInstalled(t *testing.T) {
 // If the store has the same program or is not mounted, the installed program is not written.
 func TestProgramIsNotWrittenAgain(t *testing.T) {
 	store, bin := t.TempDir(), t.TempDir()
-	script := install(t, "live-pinbox-node.service", store, bin, program(0))
+	script := install(t, store, bin, program(0))
 	source, installed := filepath.Join(store, "pinbox-node"), filepath.Join(bin, "pinbox-node")
 	if err := os.WriteFile(source, program(0), 0o644); err != nil {
 		t.Fatal(err)
@@ -116,7 +127,7 @@ func TestProgramIsNotWrittenAgain(t *testing.T) {
 // runs as root: that was installed from whatever was mounted.
 func TestAnotherProgramIsNotInstalled(t *testing.T) {
 	store, bin := t.TempDir(), t.TempDir()
-	script := install(t, "live-pinbox-firstboot.service", store, bin, program(0))
+	script := install(t, store, bin, program(0))
 	for name, before := range map[string][]byte{"at the first boot": nil, "later": program(7)} {
 		installed := filepath.Join(bin, "pinbox-node")
 		for file, content := range map[string][]byte{filepath.Join(store, "pinbox-node"): program(1), installed: before} {
@@ -136,7 +147,7 @@ func TestAnotherProgramIsNotInstalled(t *testing.T) {
 		if got, _ := os.ReadFile(installed); !bytes.Equal(got, before) {
 			t.Errorf("%s: got another program, want the one from before", name)
 		}
-		if left, _ := filepath.Glob(filepath.Join(bin, ".*new*")); len(left) > 0 {
+		if left, _ := filepath.Glob(filepath.Join(bin, "*new*")); len(left) > 0 {
 			t.Errorf("%s: got the files %v, want none left", name, left)
 		}
 	}
@@ -146,12 +157,12 @@ func TestAnotherProgramIsNotInstalled(t *testing.T) {
 // could be read.
 func TestProgramThatCannotBeRead(t *testing.T) {
 	store, bin := t.TempDir(), t.TempDir()
-	script := install(t, "live-pinbox-mount.service", store, bin, program(0))
+	script := install(t, store, bin, program(0))
 	for name, c := range map[string]struct {
 		make func(path string) error
 		want string
 	}{
-		"not mounted": {func(string) error { return nil }, "cannot be read: the image store of the appliance in "},
+		"not mounted": {func(string) error { return nil }, "cannot be read: the store is damaged or not mounted"},
 		// Reading it fails at once, as reading a damaged block does; install(1) has made its output then.
 		"damaged":    {func(path string) error { return os.Symlink("/proc/self/mem", path) }, "damaged or not mounted"},
 		"incomplete": {func(path string) error { return os.WriteFile(path, program(0)[:100], 0o755) }, "is not the one"},
@@ -177,17 +188,9 @@ func TestProgramThatCannotBeRead(t *testing.T) {
 func fetch(t *testing.T, url, state, bin string) (script string) {
 	t.Helper()
 	fixtures.Need(t, "curl")
-	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/fetched-pinbox-fetch-store.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	commands := regexp.MustCompile(`(?m)^ExecStartPre=[+]?(/bin/sh -c '.*')$`).FindAllStringSubmatch(string(content), -1)
-	if len(commands) != 2 {
-		t.Fatalf("got %d commands, want one that fetches and one that installs", len(commands))
-	}
-	return strings.NewReplacer("http://boot.lab:8080/pinbox", url, "/var/lib/pinbox", state, "/usr/local/bin", bin,
-		"%N", "new", digest.FromString("pinbox-node").Encoded(), digest.FromBytes(program(0)).Encoded(),
-	).Replace(commands[0][1] + " && " + commands[1][1])
+	replace := []string{"http://boot.lab:8080/pinbox", url, "/var/lib/pinbox", state, "/usr/local/bin", bin}
+	return boot(t, "fetched", "fetch-program", program(0), replace...) + " && " +
+		boot(t, "fetched", "install-program", program(0), replace...)
 }
 
 // A node that fetches its store fetches the program, too: once, and no other one than that of the configuration.

@@ -1,10 +1,9 @@
 package ignition
 
 import (
-	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
-	"strconv"
 
 	ign "github.com/coreos/ignition/v2/config"
 	"github.com/opencontainers/go-digest"
@@ -52,8 +51,22 @@ func StoreURL(config []byte) (url string, fromISO bool, err error) {
 			url = m[1]
 		}
 	}
+	own, err := ownStore(config)
+	return url, own.Path == layout.LiveStorePath, err
+}
+
+// ownStore returns what a configuration says of the store that it mounts; zero if it mounts none.
+func ownStore(config []byte) (layout.OwnStore, error) {
 	files, err := Files(config)
-	return url, bytes.Contains(files[layout.OpenStorePath], []byte("\nstore="+layout.LiveStorePath+"\n")), err
+	content, ok := files[layout.NodeConfigPath]
+	if err != nil || !ok {
+		return layout.OwnStore{}, err
+	}
+	var node struct{ OwnStore layout.OwnStore }
+	if err := json.Unmarshal(content, &node); err != nil {
+		return layout.OwnStore{}, fmt.Errorf("%s: %w", layout.NodeConfigPath, err)
+	}
+	return node.OwnStore, nil
 }
 
 // InstallDisk returns the disk that a live system with this configuration installs to, "" if it
@@ -72,19 +85,15 @@ func InstallDisk(config []byte) string {
 	return installer.Disk
 }
 
-// storeTree finds the tree in the script that opens a store.
-var storeTree = regexp.MustCompile(`(?m)^root=([0-9a-f]{64})\nblocks=([0-9]+)$`)
-
 // StoreTree returns the hash tree of the store that a configuration mounts; zero if it names none.
 func StoreTree(config []byte) (verity.Tree, error) {
-	files, err := Files(config)
-	if err != nil {
+	own, err := ownStore(config)
+	if err != nil || own.RootHash == "" {
 		return verity.Tree{}, err
 	}
-	m := storeTree.FindSubmatch(files[layout.OpenStorePath])
-	if m == nil {
-		return verity.Tree{}, nil
+	root := digest.NewDigestFromEncoded(digest.SHA256, own.RootHash)
+	if err := root.Validate(); err != nil {
+		return verity.Tree{}, fmt.Errorf("%s: rootHash: %w", layout.NodeConfigPath, err)
 	}
-	blocks, err := strconv.ParseInt(string(m[2]), 10, 64)
-	return verity.Tree{Root: digest.NewDigestFromEncoded(digest.SHA256, string(m[1])), Blocks: blocks}, err
+	return verity.Tree{Root: root, Blocks: own.Blocks}, nil
 }

@@ -1,6 +1,7 @@
 package ignition_test
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // highest is the exposure that systemd-analyze may find in a service, times ten: 4.0 of 10. All were at 9.6.
@@ -16,33 +19,88 @@ const highest = "40"
 // Each service has a sandbox, and limits of memory, threads and time. A command of systemd's that is exempt
 // from the sandbox only installs the program that the configuration names.
 func TestSandboxes(t *testing.T) {
-	units, err := filepath.Glob(filepath.Join(fixtures.Root(t), "fixtures/golden/*.service"))
-	if err != nil || len(units) < 15 {
-		t.Fatalf("got the units %v, %v, want at least 15", units, err)
+	nodes := map[string]provision.Node{
+		"setup": {Store: provision.Store{None: true}, Program: "/usr/bin/pinbox-node", ImageStore: "/usr/share/pinbox/store"},
+		"files": {Store: configs(t)["live"].Store, StoreFiles: []provision.File{{Path: "/etc/motd", Mode: 0o644, User: "root", Group: "root"}}},
 	}
-	for _, unit := range units {
-		t.Run(filepath.Base(unit), func(t *testing.T) {
-			content, err := os.ReadFile(unit)
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), "security", "--offline=true", "--no-pager",
-				"--threshold="+highest, unit).CombinedOutput()
-			if err != nil {
-				t.Errorf("got %v, want an exposure of at most 4.0\n%s", err, out)
-			}
-			for _, limit := range []string{"\nMemoryMax=", "\nTasksMax=", "\nTimeoutStartSec="} {
-				if !strings.Contains(string(content), limit) {
-					t.Errorf("got no %q, want one:\n%s", limit[1:], content)
-				}
-			}
-			for line := range strings.Lines(string(content)) {
-				name, command, _ := strings.Cut(line, "=")
-				if strings.HasPrefix(name, "Exec") && strings.Contains(command[:min(3, len(command))], "+") &&
-					!strings.Contains(command, "is not the one of the configuration") {
-					t.Errorf("got a command without a sandbox, want none: %s", line)
-				}
-			}
-		})
+	for name, config := range configs(t) {
+		nodes[name] = config.Node
 	}
+	all := map[string]provision.Parts{}
+	for name, node := range nodes {
+		parts, err := node.Parts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = parts
+	}
+	for name, beside := range map[string]bool{"installer": false, "agent": true} {
+		parts, err := provision.Installer{Disk: "/dev/sda", Store: configs(t)["live"].Store, Beside: beside}.Parts()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[name] = parts
+	}
+	for name, parts := range all {
+		root := t.TempDir()
+		writeUnits(t, root, parts.Units)
+		for _, u := range parts.Units {
+			if !strings.HasSuffix(u.Name, ".service") || u.Content == "" {
+				continue
+			}
+			t.Run(name+"/"+u.Name, func(t *testing.T) {
+				checkSandbox(t, root, u)
+			})
+		}
+	}
+}
+
+// writeUnits writes units and drop-ins below a root directory.
+func writeUnits(t *testing.T, root string, units []provision.Unit) {
+	t.Helper()
+	write := func(name, content string) {
+		path := filepath.Join(root, "etc/systemd/system", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, u := range units {
+		if u.Content != "" {
+			write(u.Name, u.Content)
+		}
+		for _, d := range u.Dropins {
+			write(u.Name+".d/"+d.Name, d.Content)
+		}
+	}
+}
+
+func checkSandbox(t *testing.T, root string, u provision.Unit) {
+	t.Helper()
+	unit := strings.Replace(u.Name, "@.", "@sr0.", 1)
+	out, err := exec.Command(fixtures.Need(t, "systemd-analyze"), "security", "--offline=true", "--no-pager", "--root="+root,
+		"--threshold="+highest, unit).CombinedOutput()
+	if err != nil {
+		t.Errorf("got %v, want an exposure of at most 4.0\n%s", err, out)
+	}
+	t.Log(lastLine(string(out)))
+	for _, limit := range []string{"\nMemoryMax=", "\nTimeoutStartSec="} {
+		if !strings.Contains(u.Content, limit) {
+			t.Errorf("got no %q, want one:\n%s", limit[1:], u.Content)
+		}
+	}
+	for line := range strings.Lines(u.Content) {
+		name, command, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if strings.HasPrefix(name, "Exec") && strings.Contains(command[:min(3, len(command))], "+") &&
+			command != "-+/bin/sh "+layout.BootPath+" install-program" {
+			t.Errorf("got a command without a sandbox, want none: %s", line)
+		}
+		if strings.Contains(line, "sh -c") {
+			t.Errorf("got a program in a unit, want it in %s: %s", layout.BootPath, line)
+		}
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }

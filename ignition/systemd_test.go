@@ -45,25 +45,14 @@ echo "$1" >>/run/pinbox/log
 `), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	out, code := fixtures.Script(t, starts, map[string]string{
-		"etc/systemd/system/pinbox-mount.service":                 withShortTimeouts(t, "folder-pinbox-mount.service"),
-		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": withShortTimeouts(t, "folder-10-pinbox-stores.conf"),
-		"etc/systemd/system/crio.service": "[Service]\nExecStart=/bin/sh -c 'echo crio >>/run/pinbox/log; " +
-			"exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n",
-	}, map[string]string{"/usr/local/bin/pinbox-node": program})
+	const unit = "pinbox-mount.service"
+	files := fixtures.Units(t, "folder", unit, "crio.service.d/10-pinbox-stores.conf")
+	short := strings.NewReplacer("StartSec=60", "StartSec=1", "StopSec=5", "StopSec=1")
+	files["etc/systemd/system/"+unit] = short.Replace(files["etc/systemd/system/"+unit])
+	files["etc/systemd/system/crio.service"] = "[Service]\nExecStart=/bin/sh -c 'echo crio >>/run/pinbox/log; " +
+		"exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n"
+	out, code := fixtures.Script(t, starts, files, map[string]string{"/usr/local/bin/pinbox-node": program})
 	if code != 0 {
 		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
-}
-
-// withShortTimeouts returns a golden unit with timeouts of a second, and without default dependencies.
-func withShortTimeouts(t *testing.T, name string) string {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	replace := strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\n", "StartSec=60", "StartSec=1",
-		"StopSec=5", "StopSec=1")
-	return replace.Replace(string(content))
 }

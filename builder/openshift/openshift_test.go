@@ -128,12 +128,13 @@ func TestMachineConfigHoldsWhatStays(t *testing.T) {
 	files := manifests(t, spec.OpenShift{Version: "4.20"})
 	paths, units := parsed(t, files["99-worker-pinbox.yaml"])
 	wantPaths := []string{
-		"/etc/crio/crio.conf.d/50-pinbox-stores", "/etc/pinbox/node.json", "/etc/pinbox/open-store",
+		"/etc/crio/crio.conf.d/50-pinbox-stores", "/etc/pinbox/node.json", "/etc/pinbox/boot",
 		"/etc/udev/rules.d/70-pinbox.rules", "/etc/tmpfiles.d/pinbox.conf",
 		"/etc/systemd/system/pinbox-attach@.service",
 	}
 	wantUnits := []string{
-		"pinbox-store.service", "var-lib-pinbox-stores-0.mount", "crio.service", "pinbox-mount.service",
+		"pinbox-.service", "pinbox-program.service", "pinbox-store.service", "var-lib-pinbox-stores-0.mount", "crio.service",
+		"pinbox-mount.service",
 		"pinbox-firstboot.service", "pinbox-node.service",
 	}
 	if diff := cmp.Diff(wantPaths, paths) + cmp.Diff(wantUnits, units); diff != "" {
@@ -262,7 +263,7 @@ func TestPodmanSeesTheStores(t *testing.T) {
 // Nodes with keys mount no store of which they cannot verify each block.
 func TestKeysRequireVerity(t *testing.T) {
 	cluster := spec.OpenShift{Version: "4.20"}
-	for snippet, want := range map[string]string{"": "verity=auto\n", layout.KeysDir + "/site.pub": "verity=require\n"} {
+	for snippet, want := range map[string]string{"": `"verify": "auto"`, layout.KeysDir + "/site.pub": `"verify": "require"`} {
 		c := config(t, cluster)
 		c.Snippets = []ignition.Snippet{{Name: "keys.bu", Content: []byte(snippet)}}
 		files, err := openshift.Manifests(cluster, c)
@@ -274,8 +275,8 @@ func TestKeysRequireVerity(t *testing.T) {
 			t.Fatal(err)
 		}
 		contents, err := ignition.Files(object.Spec.Config.Raw)
-		if err != nil || !bytes.Contains(contents[layout.OpenStorePath], []byte(want)) {
-			t.Errorf("with %q: got %v, and in open-store\n%s\nwant %q", snippet, err, contents[layout.OpenStorePath], want)
+		if err != nil || !bytes.Contains(contents[layout.NodeConfigPath], []byte(want)) {
+			t.Errorf("with %q: got %v, and in node.json\n%s\nwant %q", snippet, err, contents[layout.NodeConfigPath], want)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"os"
 	"strings"
 	"sync"
@@ -63,24 +64,16 @@ func TestDeadDeviceDelaysCRIOForALimitedTime(t *testing.T) {
 	defer hanging.Wait()
 	defer stop()
 	hanging.Go(func() { hangOnRequest(ctx, disk) })
-	golden := func(name string) string {
-		text, err := os.ReadFile(fixtures.Root(t) + "/fixtures/golden/installed-" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	out, code := fixtures.Script(t, dead, map[string]string{
+	files := fixtures.Units(t, "installed", "pinbox-mount.service", "crio.service.d/10-pinbox-stores.conf")
+	maps.Copy(files, map[string]string{
 		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Unit]\nDefaultDependencies=no\n[Mount]\n" +
 			"What=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
-		"etc/systemd/system/pinbox-mount.service": strings.Replace(golden("pinbox-mount.service"), "[Unit]\n",
-			"[Unit]\nDefaultDependencies=no\n", 1),
-		"etc/systemd/system/crio.service":                         "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep 1000\n",
-		"etc/systemd/system/crio.service.d/10-pinbox-stores.conf": golden("10-pinbox-stores.conf"),
-		"etc/crio/crio.conf.d/50-pinbox-stores":                   string(crio.RenderStores(crio.Slots(), false)),
-		"etc/pinbox/node.env":                                     "PINBOX_NODE_FLAGS=\"--reserve 0\"\n",
-		"disk/.keep":                                              "",
-	}, map[string]string{
+		"etc/systemd/system/crio.service":       "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep 1000\n",
+		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
+		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--reserve 0\"\n",
+		"disk/.keep":                            "",
+	})
+	out, code := fixtures.Script(t, dead, files, map[string]string{
 		"/usr/local/bin/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"),
 		"/base":                      o.Out, "/disk": disk.Dir,
 	})

@@ -29,6 +29,7 @@ func main() {
 		debug.SetGCPercent(50) // 0.7 times the memory of Go's 100, with 2,000 images, and as much time
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	stderr := os.Stderr
 	end := cli.Foreign(stderr, os.Args[1:])
 	code := run(ctx, os.Args[1:], os.Stdout, stderr)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -49,7 +51,7 @@ systemctl start pinbox-attach@${drive#/dev/}.service || true # CRI-O does not ru
 losetup --detach $drive
 [ $(sum $program) = $old ] # a program that runs is not replaced
 [ $(running) = $old ]
-head -c 1000 $program >/usr/local/bin/.pinbox-mount # an installation was killed
+head -c 1000 $program >/usr/local/bin/pinbox-node.new # an installation was killed
 systemctl start pinbox-mount.service
 [ $(sum $program) = $new ]
 [ $(running) = $old ]
@@ -65,7 +67,7 @@ grep -A 3 '"running": {' /run/pinbox/status.json | grep $new
 grep -A 3 '"current": {' /run/pinbox/status.json | grep $new
 grep -A 3 '"own": {' /run/pinbox/status.json | grep $old
 $program --version
-[ -e /usr/local/bin/.pinbox-mount ] && exit 1
+[ -e /usr/local/bin/pinbox-node.new ] && exit 1
 $program rollback --wait 1s && exit 1 # CRI-O does not run
 [ -e /var/lib/pinbox/programs/$new ]
 systemctl restart pinbox-node.service
@@ -121,13 +123,17 @@ func TestProgramMovesOn(t *testing.T) {
 		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
 		"etc/pinbox/sets.d/.keep":               "", "etc/pinbox/node.json": string(config.Render()),
 	}
-	for _, name := range []string{"pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"} {
-		unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", "installed-"+name))
-		if err != nil {
-			t.Fatal(err)
+	maps.Copy(files, fixtures.Units(t, "installed", "pinbox-attach@.service", "pinbox-program.service", "pinbox-mount.service",
+		"pinbox-node.service"))
+	files["etc/systemd/system/pinbox-.service.d/test.conf"] = "[Unit]\nStartLimitIntervalSec=0\n"
+	parts, err := provision.Node{Store: provision.Store{Program: config.Program}}.Parts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range parts.Files {
+		if f.Path == layout.BootPath {
+			files[strings.TrimPrefix(f.Path, "/")] = string(f.Content)
 		}
-		files["etc/systemd/system/"+name] = strings.NewReplacer("[Unit]\n", "[Unit]\nDefaultDependencies=no\nStartLimitIntervalSec=0\n",
-			digest.FromString("pinbox-node").Encoded(), sums["v1.20.3"].Encoded()).Replace(string(unit))
 	}
 	script := fmt.Sprintf("old=%s\nnew=%s\n%s", sums["v1.20.3"].Encoded(), sums["v1.20.4"].Encoded(), moveOn)
 	out, code := fixtures.Script(t, script, files, map[string]string{"/base": o.Out, "/delta": d.Out, "/delta.iso": medium})

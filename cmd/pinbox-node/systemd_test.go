@@ -1,7 +1,7 @@
 package main
 
 import (
-	"os"
+	"maps"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,17 +18,15 @@ import (
 // in its status, and feeds the watchdog.
 func TestServiceUnderTheRealSystemd(t *testing.T) {
 	t.Parallel()
-	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/live-pinbox-node.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := fixtures.Units(t, "live", "pinbox-node.service")
+	unit := files["etc/systemd/system/pinbox-node.service"]
 	here := strings.NewReplacer("/usr/local/bin/pinbox-node run", "/pinbox-node run --wait 1s", "WatchdogSec=60",
-		"WatchdogSec=10").Replace(string(unit))
+		"WatchdogSec=10").Replace(unit)
 	if !strings.Contains(here, "--wait 1s") || !strings.Contains(here, "WatchdogSec=10\n") {
 		t.Fatalf("got the unit\n%s\nwant run and WatchdogSec=60 in it", unit)
 	}
-	out, code := fixtures.Machine(t, "test.service", map[string]string{
-		"etc/systemd/system/pinbox-node.service": strings.Replace(here, "[Unit]\n", "[Unit]\nDefaultDependencies=no\n", 1),
+	maps.Copy(files, map[string]string{
+		"etc/systemd/system/pinbox-node.service": here,
 		"etc/pinbox/sets.d/.keep":                "",
 		"check": `set -ex
 shows() { systemctl show -p $1 --value pinbox-node.service; }
@@ -59,7 +57,9 @@ ExecStart=/bin/sh /check
 StandardOutput=tty
 StandardError=tty
 `,
-	}, map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")})
+	})
+	out, code := fixtures.Machine(t, "test.service", files,
+		map[string]string{"/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node")})
 	if code != 0 {
 		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
@@ -208,14 +208,7 @@ func TestUnitsInTheirSandboxes(t *testing.T) {
 		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
 		"etc/pinbox/sets.d/.keep":               "", "probe": probe, "var/lib/kubelet/image_manager/.keep": "",
 	}
-	for _, name := range []string{"pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"} {
-		unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden", "installed-"+name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		files["etc/systemd/system/"+name] = strings.Replace(string(unit), "[Unit]\n",
-			"[Unit]\nDefaultDependencies=no\n", 1)
-	}
+	maps.Copy(files, fixtures.Units(t, "installed", "pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"))
 	out, code := fixtures.Script(t, inSandboxes, files, map[string]string{
 		"/usr/local/bin/pinbox-node": fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"),
 		"/base":                      o.Out, "/delta.iso": medium,

@@ -61,9 +61,7 @@ func RenderStores(slots []string, internalRepair bool) []byte {
 	if internalRepair {
 		b.WriteString("  internal_repair = true\n")
 	} else {
-		b.WriteString(`  # After an unclean stop, the repair of CRI-O up to at least 1.34 takes layers
-  # over a read-only parent for missing, and with a container on such an image it
-  # wipes the whole main store. Fixed in container-libs pull request 888.
+		b.WriteString(`  # Up to at least 1.34 the repair after an unclean stop wipes the main store: container-libs#888.
   internal_repair = false
 `)
 	}

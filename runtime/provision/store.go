@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path"
@@ -109,6 +110,24 @@ func (s Store) NodePath() string {
 		return s.Path
 	}
 	return layout.LiveStorePath
+}
+
+// own is what the configuration of the node says of the store; zero if nothing is mounted. keys is whether the node has
+// some.
+func (s Store) own(keys bool) layout.OwnStore {
+	if s.None || s.Folder != "" {
+		return layout.OwnStore{}
+	}
+	own := layout.OwnStore{
+		Path: s.NodePath(), Label: cmp.Or(s.PartitionLabel, s.VolumeLabel), Verify: cmp.Or(s.Verity, layout.VerityAuto),
+	}
+	if keys && own.Verify != layout.VerityOff {
+		own.Verify = layout.VerityRequire
+	}
+	if !s.Tree.IsZero() {
+		own.RootHash, own.Blocks = s.Tree.Root.Encoded(), s.Tree.Blocks
+	}
+	return own
 }
 
 func (s Store) options() string {

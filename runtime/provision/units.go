@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"cmp"
 	"embed"
 	"path"
 	"strings"
@@ -18,15 +17,17 @@ var templates embed.FS
 type rendering struct {
 	What, Where, Options string
 	// Mount is the name of the store's unit, "" if there is none. Service makes What of Store: a file
-	// or a device. Script is what it runs, and Device is the unit that it waits for.
-	Mount, Service, Store, Script, Device string
-	// Label is the one of the device, which must be the only one with it; nil if there is none.
-	Label *label
-	// Policy, Root and Blocks are for dm-verity, VerityName is the name of its device.
-	Policy, Root, VerityName string
-	Blocks                   int64
-	// ProgramSum is the SHA-256 of Program, "" if the units do not install it.
-	ProgramSum string
+	// or a device. Device is the unit that it waits for.
+	Mount, Service, Store, Device string
+	// Script is what runs before the program is there.
+	Script string
+	// LabelColumn of lsblk(8) has the label of the device, which must be the only one with it; "" if it has none.
+	LabelColumn string
+	// Verity is whether the store may be mounted by dm-verity, VerityName the name of its device.
+	Verity     bool
+	VerityName string
+	// InstallsProgram is whether the units install the program.
+	InstallsProgram bool
 	// URL of the store, with its Digest and Size, and ProgramURL of the program; "" if it is not fetched.
 	// FetchedProgram is where it is until it is installed.
 	URL, ProgramURL, FetchedProgram, Digest string
@@ -46,13 +47,15 @@ type rendering struct {
 	// CopyVolumes is whether the node copies image volumes into CRI-O's own store, in MainStore.
 	CopyVolumes bool
 	MainStore   string
-	Disk        string
-	err         error
+	// Disk that the live system installs to, and DiskAccess which a unit has to it: r or rw, as in DeviceAllow=.
+	Disk, DiskAccess string
+	err              error
 }
 
 // Names of pinbox's own units.
 const (
 	StoreUnit     = "pinbox-store.service"
+	programUnit   = "pinbox-program.service"
 	mountUnit     = "pinbox-mount.service"
 	attachUnit    = "pinbox-attach@.service"
 	imageUnit     = "pinbox-image-store.service"
@@ -67,20 +70,23 @@ const (
 	crioDropin    = "10-pinbox-stores.conf"
 )
 
-// label is a label of a device, in a column of lsblk(8).
-type label struct{ Column, Value string }
+// allServices is the unit whose drop-ins every service of pinbox has: systemd.unit(5), since systemd 239. Those of
+// later names win.
+const (
+	allServices   = "pinbox-.service"
+	sandboxDropin = "50-pinbox-sandbox.conf"
+	volumesDropin = "60-pinbox-volumes.conf"
+	filesDropin   = "60-pinbox-files.conf"
+	strictDropin  = "60-pinbox-strict.conf"
+)
 
 // rendering returns the input of the templates for a node.
 func (n Node) rendering() *rendering {
-	s := n.Store
-	if n.Keys && s.Verity != layout.VerityOff {
-		s.Verity = layout.VerityRequire
-	}
-	r := s.rendering()
+	r := n.Store.rendering()
 	r.StoreFiles, r.AutoAttach, r.ImageStore = n.StoreFiles, n.AutoAttach, n.ImageStore
-	r.CopyVolumes, r.MainStore = n.ImageVolumes == layout.ImageVolumesCopy, MainStore
+	r.CopyVolumes = n.ImageVolumes == layout.ImageVolumesCopy
 	if n.Program != "" { // somebody else installs it
-		r.Installed, r.ProgramSum = n.Program, ""
+		r.Installed, r.InstallsProgram = n.Program, false
 	}
 	return r
 }
@@ -89,37 +95,32 @@ func (n Node) rendering() *rendering {
 func (s Store) rendering() *rendering {
 	r := &rendering{
 		Installed: DefaultProgram, Program: layout.OwnProgram, FilesDir: layout.OwnFiles, MediumLabel: layout.MediumLabel,
-		Programs: layout.ProgramsDir,
+		Programs: layout.ProgramsDir, Script: layout.BootPath, MainStore: MainStore,
 	}
 	if s.None {
 		return r
 	}
-	if s.Program.Digest != "" {
-		r.ProgramSum = s.Program.Digest.Encoded()
-	}
+	r.InstallsProgram = s.Program.Digest != ""
 	if s.Folder != "" {
 		r.Where = s.Folder
 		return r
 	}
 	r.What, r.Where, r.Options = layout.StoreLink, crio.Slots()[0], s.options()
 	r.Mount, r.VolumeLabel, r.MediumDir = UnitName(r.Where), s.VolumeLabel, layout.MediumMount
-	r.Service, r.Store, r.Script = StoreUnit, s.NodePath(), layout.OpenStorePath
+	r.Service, r.Store = StoreUnit, s.NodePath()
 	switch {
 	case s.PartitionLabel != "":
-		r.Label = &label{"PARTLABEL", s.PartitionLabel}
+		r.LabelColumn = "PARTLABEL"
 		r.Device = `dev-disk-by\x2dpartlabel-` + strings.ReplaceAll(s.PartitionLabel, "-", `\x2d`) + ".device"
 	case s.VolumeLabel != "":
-		r.Label = &label{"LABEL", s.VolumeLabel}
+		r.LabelColumn = "LABEL"
 	}
 	if s.URL != "" {
 		r.URL, r.Digest, r.Size = s.URL, s.Digest.String(), s.Size
 		r.FetchedProgram = layout.FetchedStore + ".program"
 		r.ProgramURL = s.URL[:strings.LastIndex(s.URL, "/")+1] + path.Base(layout.OwnProgram)
 	}
-	r.Policy, r.VerityName = string(cmp.Or(s.Verity, layout.VerityAuto)), layout.OwnVerityName
-	if !s.Tree.IsZero() {
-		r.Root, r.Blocks = s.Tree.Root.Encoded(), s.Tree.Blocks
-	}
+	r.Verity, r.VerityName = s.Verity != layout.VerityOff, layout.OwnVerityName
 	return r
 }
 
@@ -136,6 +137,22 @@ func (r *rendering) render(name string) string {
 	return b.String()
 }
 
+// services returns the sandbox of all services, and the one that installs the program.
+func (r *rendering) services() []Unit {
+	units := []Unit{{Name: allServices, Dropins: []Dropin{{sandboxDropin, r.render("sandbox.conf")}}}}
+	if r.InstallsProgram {
+		units = append(units, Unit{Name: programUnit, Content: r.render("program.service")})
+	}
+	return units
+}
+
+// strict returns the unit without the powers that services have by default, but for this access to the disk.
+func (r *rendering) strict(u Unit, access string) Unit {
+	r.DiskAccess = access
+	u.Dropins = []Dropin{{strictDropin, r.render("strict.conf")}}
+	return u
+}
+
 // storeUnits returns the units that mount the store.
 func (r *rendering) storeUnits() []Unit {
 	units := []Unit{
@@ -143,24 +160,24 @@ func (r *rendering) storeUnits() []Unit {
 		{Name: r.Mount, Enabled: true, Content: r.render("store.mount")},
 	}
 	if r.URL != "" {
-		units = append(units, Unit{Name: fetchUnit, Content: r.render("fetch-store.service")})
+		units = append(units, r.strict(Unit{Name: fetchUnit, Content: r.render("fetch-store.service")}, ""))
 	}
 	return units
 }
 
-// openStore returns the script that opens the store; none if nothing is mounted.
-func (r *rendering) openStore() []File {
-	if r.Mount == "" {
+// boot returns the script of what comes before the program is there; none if there is nothing to do.
+func (r *rendering) boot() []File {
+	if r.Mount == "" && !r.InstallsProgram {
 		return nil
 	}
-	return []File{text(layout.OpenStorePath, []byte(r.render("open-store")))}
+	return []File{text(layout.BootPath, []byte(r.render("boot")))}
 }
 
 // node returns the units of a node.
 func (r *rendering) node() []Unit {
-	var units []Unit
+	units := r.services()
 	if r.Mount != "" {
-		units = r.storeUnits()
+		units = append(units, r.storeUnits()...)
 	}
 	units = append(units,
 		Unit{Name: "crio.service", Dropins: []Dropin{{Name: crioDropin, Content: r.render("crio.conf")}}},
@@ -171,7 +188,9 @@ func (r *rendering) node() []Unit {
 		units = append(units, Unit{Name: attachUnit, Content: r.render("attach.service")})
 	}
 	if r.CopyVolumes {
-		units = append(units, Unit{Name: volumesUnit, Content: r.render("volumes.service")})
+		units = append(units, Unit{
+			Name: volumesUnit, Content: r.render("volumes.service"), Dropins: []Dropin{{volumesDropin, r.render("volumes.conf")}},
+		})
 	}
 	if r.ImageStore != "" {
 		units = append(units, Unit{Name: imageUnit, Enabled: true, Content: r.render("image-store.service")})
@@ -180,7 +199,10 @@ func (r *rendering) node() []Unit {
 		units = append(units, Unit{Name: UnitName(r.MediumDir), Content: r.render("medium.mount")})
 	}
 	if len(r.StoreFiles) > 0 {
-		units = append(units, Unit{Name: filesUnit, Enabled: true, Content: r.render("files.service")})
+		units = append(units, Unit{
+			Name: filesUnit, Enabled: true, Content: r.render("files.service"),
+			Dropins: []Dropin{{filesDropin, r.render("files.conf")}},
+		})
 	}
 	return units
 }

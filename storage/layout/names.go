@@ -128,9 +128,10 @@ const (
 	FetchedStore = NodeDir + "/store.squashfs"
 	// LiveStorePath is the path of the store on the ISO of a CoreOS live system.
 	LiveStorePath = "/run/media/iso/" + MediumDir + "/" + MediumStore
-	// OpenStorePath is a script that makes StoreLink a link to the device with the appliance's own store.
-	OpenStorePath = "/etc/pinbox/open-store"
-	StoreLink     = "/run/pinbox/store-0"
+	// BootPath is a script of what comes before pinbox-node is on a node. It makes StoreLink a link to the device with
+	// the appliance's own store.
+	BootPath  = "/etc/pinbox/boot"
+	StoreLink = "/run/pinbox/store-0"
 	// MediumMount is the mount point of a medium that contains the store but no operating system.
 	MediumMount = "/run/media/pinbox"
 )

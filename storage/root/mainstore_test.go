@@ -155,16 +155,11 @@ func TestMainStoreTakesNoDamagedLayer(t *testing.T) {
 // The sandbox of pinbox-volumes.service lets the library write layers.
 func TestMainStoreInTheSandbox(t *testing.T) {
 	dir, _ := written(t)
-	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "fixtures/golden/installed-pinbox-volumes.service"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := fixtures.Units(t, "installed", "pinbox-volumes.service", "pinbox-volumes.service.d/60-pinbox-volumes.conf")
+	files["etc/systemd/system/pinbox-volumes.service.d/10-test.conf"] = "[Service]\nExecStart=\n" +
+		"ExecStart=/usr/local/bin/pinbox-node " + copier + " /from /var/lib/containers/storage\n"
 	out, code := fixtures.Script(t, "set -ex\nmkdir -p /var/lib/containers/storage\nsystemctl start pinbox-volumes\n"+
-		"grep "+name+" /var/lib/containers/storage/overlay-images/images.json\n", map[string]string{
-		"etc/systemd/system/pinbox-volumes.service": string(unit),
-		"etc/systemd/system/pinbox-volumes.service.d/10-test.conf": "[Unit]\nDefaultDependencies=no\n" +
-			"[Service]\nExecStart=\nExecStart=/usr/local/bin/pinbox-node " + copier + " /from /var/lib/containers/storage\n",
-	}, map[string]string{"/usr/local/bin/pinbox-node": os.Args[0], "/from": dir})
+		"grep "+name+" /var/lib/containers/storage/overlay-images/images.json\n", files, map[string]string{"/usr/local/bin/pinbox-node": os.Args[0], "/from": dir})
 	if code != 0 {
 		t.Errorf("got exit code %d, want 0\n%s", code, out)
 	}
