@@ -66,7 +66,7 @@ func (i Installer) Render() ([]byte, error) {
 	}
 	doc.add(parts)
 	return doc.encode(
-		"The live system's configuration, which installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu")
+		"Live system that installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu")
 }
 
 // files returns the files of coreos-installer.

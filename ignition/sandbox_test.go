@@ -91,11 +91,39 @@ func checkSandbox(t *testing.T, root string, u provision.Unit) {
 	for line := range strings.Lines(u.Content) {
 		name, command, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if strings.HasPrefix(name, "Exec") && strings.Contains(command[:min(3, len(command))], "+") &&
-			command != "-+/bin/sh "+layout.BootPath+" install-program" {
+			strings.TrimLeft(command, "-+") != "/bin/sh "+layout.BootPath+" install-program" {
 			t.Errorf("got a command without a sandbox, want none: %s", line)
 		}
 		if strings.Contains(line, "sh -c") {
 			t.Errorf("got a program in a unit, want it in %s: %s", layout.BootPath, line)
+		}
+	}
+}
+
+// An administrator reads the config, signs and commits it. It had 30 lines of sandbox in each of five units, and a
+// shell program of 1,307 characters in one line.
+func TestConfigCanBeRead(t *testing.T) {
+	for name, bu := range rendered(t) {
+		seen, lines := map[string]int{}, strings.Split(string(bu), "\n")
+		for i, line := range lines {
+			content := strings.TrimSpace(line)
+			foreign := strings.Contains(line, "pinned_images") || strings.HasPrefix(content, "- name: quay.io/") ||
+				strings.HasPrefix(content, `"`) || strings.Contains(content, "http://boot.lab") || strings.HasPrefix(content, "- ssh-ed25519") // an installed config in that of its installer
+			if len(line) > 120 && !foreign {
+				t.Errorf("%s: line %d has %d characters, want at most 120: %s", name, i+1, len(line), line)
+			}
+			directive, _, _ := strings.Cut(content, "=")
+			if strings.HasPrefix(directive, "Protect") || strings.HasPrefix(directive, "Lock") || strings.HasPrefix(directive, "SystemCall") {
+				seen[content]++
+			}
+		}
+		for directive, times := range seen {
+			if times > 1 && !strings.Contains(directive, "ProtectHostname") && !strings.Contains(directive, "ProtectKernelLogs") {
+				t.Errorf("%s: got %s %d times, want it once", name, directive, times)
+			}
+		}
+		if name == "live" && len(lines) > 350 {
+			t.Errorf("got %d lines, want at most 350", len(lines))
 		}
 	}
 }

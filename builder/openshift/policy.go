@@ -5,6 +5,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The part of a MachineConfiguration that pinbox writes: operator/v1 of github.com/openshift/api.
@@ -60,9 +61,11 @@ func policy(parts provision.Parts, podman bool) machineConfiguration {
 	m.APIVersion, m.Kind, m.Metadata.Name = "operator.openshift.io/v1", "MachineConfiguration", "cluster"
 	m.Spec.ManagementState = "Managed"
 	files := map[string][]action{
-		crio.StoresPath:      restarts(crioService),
-		crio.StorageConf:     restarts(crioService),
-		provision.AttachPath: reload,
+		crio.StoresPath:  restarts(crioService),
+		crio.StorageConf: restarts(crioService),
+		// It names the program, and has what the service reads when it starts.
+		layout.NodeConfigPath: restarts(nodeService),
+		provision.AttachPath:  reload,
 	}
 	add := func(path string) {
 		actions := files[path]

@@ -283,7 +283,11 @@ func checkConfig(dir string, lock pinset.Lock, tree verity.Tree) error {
 		return fmt.Errorf("%s does not pin the images of the lock", artifact.IgnitionFile)
 	}
 	named, err := ignition.StoreTree(ign)
-	if err == nil && !tree.IsZero() && named != tree { // else the store could not be read, or has no tree
+	switch { // without a tree, the store could not be read, or has none
+	case err != nil || tree.IsZero():
+	case named.IsZero():
+		err = errors.New("no root hash of the store")
+	case named != tree:
 		err = errors.New("another root hash than that of the store")
 	}
 	if err != nil {

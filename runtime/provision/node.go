@@ -123,7 +123,8 @@ func (n Node) Parts() (Parts, error) {
 func (n Node) Names() []string {
 	names := []string{
 		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.BootPath,
-		TmpfilesPath, sandboxDropin, programUnit, mountUnit, firstbootUnit, nodeUnit, attachUnit, fetchUnit, volumesUnit, imageUnit, UdevRulesPath,
+		TmpfilesPath, sandboxDropin, filesDropin, volumesDropin, strictDropin, programUnit, mountUnit, firstbootUnit,
+		nodeUnit, attachUnit, fetchUnit, volumesUnit, imageUnit, UdevRulesPath,
 	}
 	for _, f := range n.files() {
 		names = append(names, f.Path)
@@ -178,7 +179,8 @@ func (n Node) files() []File {
 		listed = nil
 	}
 	pins := text(crio.PinnedImagesPath, crio.RenderPinned(pinset.Union(n.Sets...)))
-	pins.Changes, pins.About = true, "What CRI-O pins: the images of the sets. pinbox-node writes it anew when they change."
+	pins.Changes = true
+	pins.About = "What CRI-O pins: the images of the sets. pinbox-node writes it anew when they change."
 	files := []File{pins, text(crio.StoresPath, crio.RenderStores(listed, n.InternalRepair)), configFile(n.config())}
 	if n.Registries != nil {
 		files = append(files, text(RegistriesPath, n.Registries))

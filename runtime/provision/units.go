@@ -189,7 +189,8 @@ func (r *rendering) node() []Unit {
 	}
 	if r.CopyVolumes {
 		units = append(units, Unit{
-			Name: volumesUnit, Content: r.render("volumes.service"), Dropins: []Dropin{{volumesDropin, r.render("volumes.conf")}},
+			Name: volumesUnit, Content: r.render("volumes.service"),
+			Dropins: []Dropin{{volumesDropin, r.render("volumes.conf")}},
 		})
 	}
 	if r.ImageStore != "" {
