@@ -7,6 +7,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/firstboot"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -45,21 +46,28 @@ func Check(ctx context.Context, o Options) (warnings []string, err error) {
 // configure renders the first-boot configuration: first with each file alone, so that one error does not hide
 // another, and then with all of them.
 func configure(a spec.Appliance, sets []pinset.Set, registries []byte) (config firstboot.Files, err error) {
-	var errs []error
-	try := func(field string, fill func(*spec.Spec)) {
+	var base *iso.Base
+	if a.Spec.ISO.Base != "" {
+		base, err = iso.OpenBase(a.Spec.ISO.Base)
+		defer func() { err = errors.Join(err, base.Close()) }()
+	}
+	errs := []error{source.InField("spec.iso", err)}
+	try := func(field string, base *iso.Base, fill func(*spec.Spec)) {
 		alone := a
 		alone.Spec.Ignition.Butane, alone.Spec.Node.PullSecret, alone.Spec.ISO = nil, "", spec.ISO{}
 		fill(&alone.Spec)
-		_, err := firstboot.Configure(alone, sets, registries, pinset.Program{})
+		_, err := firstboot.Configure(alone, base, sets, registries, pinset.Program{})
 		errs = append(errs, source.InField(field, err))
 	}
 	for _, name := range a.Spec.Ignition.Butane {
-		try("spec.ignition.butane", func(s *spec.Spec) { s.Ignition.Butane = []string{name} })
+		try("spec.ignition.butane", nil, func(s *spec.Spec) { s.Ignition.Butane = []string{name} })
 	}
-	try("spec.node.pullSecret", func(s *spec.Spec) { s.Node.PullSecret = a.Spec.Node.PullSecret })
-	try("spec.iso", func(s *spec.Spec) { s.ISO = a.Spec.ISO })
+	try("spec.node.pullSecret", nil, func(s *spec.Spec) { s.Node.PullSecret = a.Spec.Node.PullSecret })
+	if errs[0] == nil {
+		try("spec.iso", base, func(s *spec.Spec) { s.ISO = a.Spec.ISO })
+	}
 	if err := errors.Join(errs...); err != nil {
 		return config, err
 	}
-	return firstboot.Configure(a, sets, registries, pinset.Program{})
+	return firstboot.Configure(a, base, sets, registries, pinset.Program{})
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/artifact"
@@ -118,13 +119,14 @@ func (o Options) complete(ctx context.Context, stage *artifact.Stage, made produ
 		return err
 	}
 	var err error
-	if made.live.Base != "" {
-		if made.live.BaseSum, err = artifact.SumFile(ctx, made.live.Base, o.Hooks); err != nil {
+	if base := made.live.Base; base != nil {
+		o.Hooks.Begin("hash "+filepath.Base(base.Name), base.Size)
+		if made.live.BaseSum, _, err = artifact.SumReader(ctx, base.Reader(), o.Hooks); err != nil {
 			return err
 		}
 	}
 	subjects, err := o.state(ctx, stage, made, false)
-	if err == nil && made.live.Base != "" {
+	if err == nil && made.live.Base != nil {
 		if err = stage.WriteISO(ctx, made.store, made.live, o.Hooks); err == nil {
 			subjects, err = o.state(ctx, stage, made, true)
 		}

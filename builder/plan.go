@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
@@ -29,6 +30,8 @@ type plan struct {
 	program pinset.Program
 	spec    spec.Spec
 	config  firstboot.Files
+	// base is the base ISO; nil without one.
+	base *iso.Base
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
@@ -38,7 +41,7 @@ type plan struct {
 
 // Close closes the client and the files on this machine that it reads.
 func (p *plan) Close() error {
-	err := p.material.Close()
+	err := errors.Join(p.material.Close(), p.base.Close())
 	if p.client != nil {
 		err = errors.Join(err, p.client.Close())
 	}
@@ -65,6 +68,11 @@ func makePlan(
 			err = errors.Join(err, p.Close())
 		}
 	}()
+	if p.spec.ISO.Base != "" {
+		if p.base, err = iso.OpenBase(p.spec.ISO.Base); err != nil {
+			return p, err
+		}
+	}
 	if p.spec.OpenShift != nil {
 		p.material.ForCluster(p.spec.OpenShift.PoolNames())
 	}
@@ -72,7 +80,7 @@ func makePlan(
 	if err != nil {
 		return p, err
 	}
-	if p.config, err = firstboot.Configure(o.Appliance, p.material.Sets, registries, program); err != nil {
+	if p.config, err = firstboot.Configure(o.Appliance, p.base, p.material.Sets, registries, program); err != nil {
 		return p, err
 	}
 	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
@@ -99,7 +107,7 @@ func makePlan(
 		}
 	}
 	if p.material.Unpinned() { // there are more sets now
-		if p.config, err = firstboot.Configure(o.Appliance, p.Sets, registries, program); err != nil {
+		if p.config, err = firstboot.Configure(o.Appliance, p.base, p.Sets, registries, program); err != nil {
 			return p, err
 		}
 	}

@@ -31,8 +31,9 @@ const (
 
 // LiveISO says how to make the live ISO of an appliance.
 type LiveISO struct {
-	// Base is the path of the base ISO; "" for no live ISO. BaseSum is its SHA-256 in hexadecimal.
-	Base, BaseSum string
+	// Base is the base ISO; nil for no live ISO. BaseSum is its SHA-256 in hexadecimal.
+	Base    *iso.Base
+	BaseSum string
 	// Edit lists the changes to the base. Its additions are set from the folder.
 	Edit iso.Edit
 	// NoStore omits the store, which the node then expects on a second medium.
@@ -67,14 +68,10 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 		return err
 	}
 	defer closeAll()
-	base, err := os.Stat(live.Base)
-	if err != nil {
-		return err
-	}
-	hooks.Begin("write "+ISOFile, base.Size()+total(additions))
+	hooks.Begin("write "+ISOFile, live.Base.Size+total(additions))
 	edit := live.Edit
 	edit.Additions, edit.Written = additions, hooks.Done
-	return iso.Apply(ctx, live.Base, s.Path(ISOFile), edit)
+	return live.Base.Apply(ctx, s.Path(ISOFile), edit)
 }
 
 // additions opens the files that are added to an ISO: the files that the sums list, the sums, and the

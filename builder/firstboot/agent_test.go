@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
@@ -49,7 +48,7 @@ func TestAgentISO(t *testing.T) {
 			a := appliance(t, func(s *spec.Spec) {
 				s.ISO = spec.ISO{Base: base, Mode: spec.ModeAgent, InstallDevice: "/dev/sda", Existing: spec.ExistingMerge}
 			})
-			files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
+			files, err := configureWith(t, a, nil, nil, pinset.Program{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +58,7 @@ func TestAgentISO(t *testing.T) {
 			edit := files.LiveISO(a.Spec).Edit
 			edit.Additions = []iso.Addition{{Name: "store.squashfs", Size: 5, Content: strings.NewReader("store")}}
 			out, again := filepath.Join(t.TempDir(), "out.iso"), filepath.Join(t.TempDir(), "again.iso")
-			if err := iso.Apply(t.Context(), base, out, edit); err != nil {
+			if err := files.LiveISO(a.Spec).Base.Apply(t.Context(), out, edit); err != nil {
 				t.Fatal(err)
 			}
 			image, f, err := iso.OpenFile(out)
@@ -120,7 +119,7 @@ func TestMergeWithAnyArea(t *testing.T) {
 			}
 			fill(t, base, theirs, pack)
 			a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
-			files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
+			files, err := configureWith(t, a, nil, nil, pinset.Program{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,11 +171,11 @@ func TestMergeIntoAFullArea(t *testing.T) {
 	base, out := fixtures.LiveISO(t, "-rock"), filepath.Join(t.TempDir(), "out.iso")
 	fill(t, base, theirs, "gzip")
 	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: spec.ExistingMerge} })
-	files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
+	files, err := configureWith(t, a, nil, nil, pinset.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := iso.Apply(t.Context(), base, out, files.LiveISO(a.Spec).Edit); err != nil {
+	if err := files.LiveISO(a.Spec).Base.Apply(t.Context(), out, files.LiveISO(a.Spec).Edit); err != nil {
 		t.Fatal(err)
 	}
 	image, f, err := iso.OpenFile(out)
@@ -204,7 +203,7 @@ func TestAgentISOConflict(t *testing.T) {
 		a := appliance(t, func(s *spec.Spec) {
 			s.ISO, s.Ignition.Butane = spec.ISO{Base: base, Existing: existing}, []string{snippet}
 		})
-		_, err := firstboot.Configure(a, nil, nil, pinset.Program{})
+		_, err := configureWith(t, a, nil, nil, pinset.Program{})
 		if !errors.Is(err, want) || want != nil && !strings.Contains(err.Error(), base) {
 			t.Errorf("%q: got %v, want %v", existing, err, want)
 		}

@@ -38,6 +38,7 @@ type Files struct {
 	merging   []string // notes of the merge
 	spec      spec.Spec
 	config    ignition.Config
+	base      *iso.Base // nil without an ISO
 }
 
 // unknown stands for the hash tree of a store until that is written, and unknownDigest for its digest. They take
@@ -51,7 +52,7 @@ var (
 func (c Files) WithStore(store artifact.Store) (Files, error) {
 	s := &c.config.Store
 	s.Tree, s.Digest, s.Size = store.Tree, digest.Digest(store.Digest()), store.Size
-	files, err := render(c.spec, c.config)
+	files, err := render(c.spec, c.config, c.base)
 	files.secret, files.notes = c.secret, c.notes
 	return files, err
 }
@@ -111,9 +112,11 @@ func (c Files) Warnings() (all []string) {
 		"before CRI-O starts: "+strings.Join(names, ", "))
 }
 
-// Configure renders the first-boot configuration.
+// Configure renders the first-boot configuration. base is the ISO that spec.iso.base names; nil if it names none.
 // program is the pinbox-node in the store.
-func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program pinset.Program) (Files, error) {
+func Configure(
+	a spec.Appliance, base *iso.Base, sets []pinset.Set, registries []byte, program pinset.Program,
+) (Files, error) {
 	c := a.Spec.Config(sets, registries)
 	c.Release, c.Store.Tree, c.Store.Digest, c.Store.Program = a.Metadata.ID(), unknown, unknownDigest, program
 	c.Store.Size = unknown.Blocks
@@ -133,7 +136,7 @@ func Configure(a spec.Appliance, sets []pinset.Set, registries []byte, program p
 			"spec.node.autoAttach: whoever can plug in a medium decides which images the nodes run; put keys into "+
 				layout.KeysDir+" with a Butane file, and the nodes require signatures")
 	}
-	files, err := fit(a.Spec, c)
+	files, err := fit(a.Spec, c, base)
 	files.secret = c.PullSecret != nil || len(c.Snippets) > 0 || files.merged != nil
 	files.notes = append(notes, files.merging...)
 	return files, err
@@ -156,8 +159,8 @@ func readPullSecret(name string, c *ignition.Config) (notes []string, err error)
 
 // fit renders the configuration. If it does not fit into the ISO, files are left for the store, the largest
 // first, and as few as possible.
-func fit(s spec.Spec, c ignition.Config) (Files, error) {
-	files, err := render(s, c)
+func fit(s spec.Spec, c ignition.Config, base *iso.Base) (Files, error) {
+	files, err := render(s, c, base)
 	if !errors.Is(err, iso.ErrTooLarge) {
 		return files, err
 	}
@@ -166,14 +169,14 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 		return Files{}, err
 	}
 	c.StoreFiles = candidates
-	if files, err = render(s, c); errors.Is(err, iso.ErrTooLarge) {
+	if files, err = render(s, c, base); errors.Is(err, iso.ErrTooLarge) {
 		part, bytes := c.LargestPart()
 		return Files{}, fmt.Errorf("%w: with %d files left for the store, the largest that must stay is %s with %d bytes",
 			err, len(candidates), part, bytes)
 	}
 	sort.Search(len(candidates), func(n int) bool {
 		c.StoreFiles = candidates[:n]
-		fewer, tooLarge := render(s, c)
+		fewer, tooLarge := render(s, c, base)
 		if tooLarge == nil {
 			files = fewer // the search ends at the smallest n that fits
 		}
@@ -183,8 +186,8 @@ func fit(s spec.Spec, c ignition.Config) (Files, error) {
 }
 
 // render renders the configs, and checks that they fit into the base ISO, before anything is fetched.
-func render(s spec.Spec, c ignition.Config) (files Files, err error) {
-	files.StoreFiles, files.spec, files.config = c.StoreFiles, s, c
+func render(s spec.Spec, c ignition.Config, base *iso.Base) (files Files, err error) {
+	files.StoreFiles, files.spec, files.config, files.base = c.StoreFiles, s, c, base
 	if files.butane, err = ignition.Render(c); err != nil {
 		return Files{}, err
 	}
@@ -196,45 +199,45 @@ func render(s spec.Spec, c ignition.Config) (files Files, err error) {
 			return Files{}, err
 		}
 	}
-	if s.ISO.Base == "" {
+	if base == nil {
 		return files, nil
 	}
 	if s.ISO.ToDisk() {
-		if files.liveButane, files.liveIgnition, err = installer(s, c, files.ignition); err != nil {
+		if files.liveButane, files.liveIgnition, err = installer(s, c, base, files.ignition); err != nil {
 			return Files{}, err
 		}
 	}
 	if s.ISO.Existing == spec.ExistingMerge {
-		if files.merged, files.merging, err = merge(s.ISO.Base, files.embedded()); err != nil {
-			return Files{}, fmt.Errorf("%s: %w", s.ISO.Base, err)
+		if files.merged, files.merging, err = merge(base, files.embedded()); err != nil {
+			return Files{}, err
 		}
 	}
-	return files, iso.Check(s.ISO.Base, files.edit(s))
+	return files, base.Check(files.edit(s))
 }
 
 // merge merges a config with the one that the base ISO has; nil if it has none.
-func merge(base string, ours []byte) (merged []byte, notes []string, err error) {
-	image, f, err := iso.OpenFile(base)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
-	theirs, err := image.Ignition()
+func merge(base *iso.Base, ours []byte) (merged []byte, notes []string, err error) {
+	theirs, err := base.Ignition()
 	if err != nil || theirs == nil {
 		return nil, nil, err
 	}
-	return ignition.Merge(theirs, ours)
+	if merged, notes, err = ignition.Merge(theirs, ours); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", base.Name, err)
+	}
+	return merged, notes, nil
 }
 
 // installer renders the configs of a live system that installs the node with the installed config.
-func installer(s spec.Spec, c ignition.Config, installed []byte) (butane, config []byte, err error) {
+func installer(
+	s spec.Spec, c ignition.Config, base *iso.Base, installed []byte,
+) (butane, config []byte, err error) {
 	i := ignition.Installer{
 		Disk: s.ISO.InstallDevice, AppendKargs: s.ISO.InstalledKernelArguments.Append,
 		DeleteKargs: s.ISO.InstalledKernelArguments.Delete, Store: c.Store, SSHKeys: c.SSHKeys,
 	}
 	if s.ISO.Mode == spec.ModeInstall {
 		i.Config = installed
-		if i.CopyNetwork, err = iso.CheckInstaller(s.ISO.Base); err != nil {
+		if i.CopyNetwork, err = base.CheckInstaller(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -259,5 +262,5 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 
 // LiveISO says how to make the live ISO.
 func (c Files) LiveISO(s spec.Spec) artifact.LiveISO {
-	return artifact.LiveISO{Base: s.ISO.Base, Edit: c.edit(s), NoStore: s.Node.Store.VolumeLabel+s.Node.Store.URL != ""}
+	return artifact.LiveISO{Base: c.base, Edit: c.edit(s), NoStore: s.Node.Store.VolumeLabel+s.Node.Store.URL != ""}
 }

@@ -50,7 +50,7 @@ func configured(t *testing.T, change func(*spec.Spec)) (firstboot.Files, error) 
 		t.Fatal(err)
 	}
 	sets := []pinset.Set{{Name: "infra", Images: []pinset.Image{img}}, {Name: "worker", Images: []pinset.Image{img}}}
-	return firstboot.Configure(appliance(t, change), sets, []byte("# mirrors\n"), pinset.Program{Digest: digest.FromString("pinbox-node")})
+	return configureWith(t, appliance(t, change), sets, []byte("# mirrors\n"), pinset.Program{Digest: digest.FromString("pinbox-node")})
 }
 
 func configure(t *testing.T, change func(*spec.Spec)) firstboot.Files {
@@ -333,20 +333,21 @@ func TestRefusedBases(t *testing.T) {
 // The ISO of mode live has the node's config.
 func TestLiveISO(t *testing.T) {
 	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: fixtures.LiveISO(t), Existing: spec.ExistingReplace} })
-	files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
+	files, err := configureWith(t, a, nil, nil, pinset.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.Spec.ISO.KernelArguments = spec.KernelArguments{
 		Append: []string{"a", "b"}, Delete: []string{"c"}, Replace: []string{"d=e=f"},
 	}
-	want := artifact.LiveISO{Base: a.Spec.ISO.Base, Edit: iso.Edit{
+	want := iso.Edit{
 		Architecture: "amd64", Ignition: files.Texts()[artifact.IgnitionFile].Content, Force: true, Kargs: iso.KargsEdit{
 			Append: []string{"a", "b"}, Delete: []string{"c"}, Replace: []string{"d=e=f"},
 		},
-	}}
-	if diff := cmp.Diff(want, files.LiveISO(a.Spec)); diff != "" {
-		t.Errorf("live ISO (-want +got):\n%s", diff)
+	}
+	live := files.LiveISO(a.Spec)
+	if diff := cmp.Diff(want, live.Edit); diff != "" || live.Base.Name != a.Spec.ISO.Base || live.NoStore {
+		t.Errorf("got the base %s, and this edit (-want +got):\n%s", live.Base.Name, diff)
 	}
 	a.Spec.Node.Store.VolumeLabel = "PINBOX"
 	if got := files.LiveISO(a.Spec); !got.NoStore {
@@ -364,7 +365,7 @@ func TestInstaller(t *testing.T) {
 			InstalledKernelArguments: spec.InstalledKernelArguments{Append: []string{"console=ttyS0"}, Delete: []string{"quiet"}},
 		}
 	})
-	files, err := firstboot.Configure(a, nil, nil, pinset.Program{})
+	files, err := configureWith(t, a, nil, nil, pinset.Program{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -393,4 +394,20 @@ func TestInstaller(t *testing.T) {
 			t.Errorf("got %q in %s, want %q", got, config, want)
 		}
 	}
+}
+
+// configureWith opens the base ISO, which stays open while the test runs.
+func configureWith(
+	t *testing.T, a spec.Appliance, sets []pinset.Set, registries []byte, program pinset.Program,
+) (firstboot.Files, error) {
+	t.Helper()
+	if a.Spec.ISO.Base == "" {
+		return firstboot.Configure(a, nil, sets, registries, program)
+	}
+	base, err := iso.OpenBase(a.Spec.ISO.Base)
+	if err != nil {
+		return firstboot.Files{}, err
+	}
+	t.Cleanup(func() { _ = base.Close() })
+	return firstboot.Configure(a, base, sets, registries, program)
 }

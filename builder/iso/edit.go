@@ -49,45 +49,6 @@ type Edit struct {
 	Written func(int)
 }
 
-// Check reports whether an edit can be applied, without the content of the additions.
-func Check(base string, e Edit) error {
-	i, f, err := OpenFile(base)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if _, err := (editor{i}).edit(e); err != nil {
-		return fmt.Errorf("%s: %w", base, err)
-	}
-	return nil
-}
-
-// Apply writes an edited copy of the image base to out, which appears when it is
-// complete.
-func Apply(ctx context.Context, base, out string, e Edit) error {
-	i, f, err := OpenFile(base)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if there, err := os.Stat(out); err == nil && os.SameFile(fi, there) {
-		return fmt.Errorf("%s: %w", out, ErrSameFile)
-	}
-	l, err := editor{i}.edit(e)
-	if err != nil {
-		return fmt.Errorf("%s: %w", base, err)
-	}
-	perm := os.FileMode(0o644)
-	if e.Private {
-		perm = 0o600
-	}
-	return write(ctx, f, out, perm, l, e.Written)
-}
-
 // editor computes what an edit changes in an image.
 type editor struct{ *Image }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
@@ -38,29 +37,4 @@ func (i *Image) features() (f json.RawMessage, installer bool, err error) {
 		return nil, false, fmt.Errorf("%s: %w: %w", featuresName, iso9660.ErrCorrupt, err)
 	}
 	return text, known.Installer, nil
-}
-
-// CheckInstaller checks that the live system of an image can install unattended. network reports
-// whether the image has keyfiles for the network.
-func CheckInstaller(base string) (network bool, err error) {
-	i, f, err := OpenFile(base)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	members, err := i.Members()
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", base, err)
-	}
-	_, installer, err := i.features()
-	if err == nil && !installer {
-		err = ErrNoInstaller
-	}
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", base, err)
-	}
-	for _, m := range members {
-		network = network || strings.HasPrefix(m.Name, networkDir)
-	}
-	return network, nil
 }

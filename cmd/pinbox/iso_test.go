@@ -348,8 +348,13 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	configured, edited := filepath.Join(t.TempDir(), "configured.iso"), filepath.Join(t.TempDir(), "edited.iso")
+	opened, err := iso.OpenBase(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
 	for out, e := range map[string]iso.Edit{configured: {Ignition: []byte("{}")}, edited: {}} {
-		if err := iso.Apply(t.Context(), base, out, e); err != nil {
+		if err := opened.Apply(t.Context(), out, e); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,101 @@
+package iso
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// Base is a live ISO that others are made of. A build opens it once, so that all of it comes from one file.
+type Base struct {
+	// Name is the path that it was opened by, and Size is in bytes.
+	Name string
+	Size int64
+
+	image *Image
+	file  *os.File
+}
+
+// OpenBase opens a base. The caller closes it.
+func OpenBase(name string) (*Base, error) {
+	image, f, err := OpenFile(name)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Base{Name: name, Size: fi.Size(), image: image, file: f}, nil
+}
+
+// Close closes the file. nil is fine: a build without an ISO has no base.
+func (b *Base) Close() error {
+	if b == nil {
+		return nil
+	}
+	return b.file.Close()
+}
+
+// Reader reads the whole file.
+func (b *Base) Reader() io.Reader { return io.NewSectionReader(b.file, 0, b.Size) }
+
+// Ignition returns the Ignition config that it has; nil if it has none.
+func (b *Base) Ignition() ([]byte, error) {
+	config, err := b.image.Ignition()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name, err)
+	}
+	return config, nil
+}
+
+// Check reports whether an edit can be applied, without the content of the additions.
+func (b *Base) Check(e Edit) error {
+	if _, err := (editor{b.image}).edit(e); err != nil {
+		return fmt.Errorf("%s: %w", b.Name, err)
+	}
+	return nil
+}
+
+// Apply writes an edited copy to out, which appears when it is complete.
+func (b *Base) Apply(ctx context.Context, out string, e Edit) error {
+	fi, err := b.file.Stat()
+	if err != nil {
+		return err
+	}
+	if there, err := os.Stat(out); err == nil && os.SameFile(fi, there) {
+		return fmt.Errorf("%s: %w", out, ErrSameFile)
+	}
+	l, err := editor{b.image}.edit(e)
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.Name, err)
+	}
+	perm := os.FileMode(0o644)
+	if e.Private {
+		perm = 0o600
+	}
+	return write(ctx, b.file, out, perm, l, e.Written)
+}
+
+// CheckInstaller checks that the live system can install unattended. network reports whether it has keyfiles for the
+// network.
+func (b *Base) CheckInstaller() (network bool, err error) {
+	members, err := b.image.Members()
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", b.Name, err)
+	}
+	_, installer, err := b.image.features()
+	if err == nil && !installer {
+		err = ErrNoInstaller
+	}
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", b.Name, err)
+	}
+	for _, m := range members {
+		network = network || strings.HasPrefix(m.Name, networkDir)
+	}
+	return network, nil
+}
