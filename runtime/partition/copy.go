@@ -21,7 +21,8 @@ type copier struct {
 	sum         digest.Digest
 	done        func(done, all int64)
 	erase       bool
-	copied, all int64 // bytes written and read back
+	claim       *os.File // keeps others from the disk that is erased; nil without
+	copied, all int64    // bytes written and read back
 }
 
 func (c *copier) install(diskSize int64) (Result, error) {
@@ -58,6 +59,13 @@ func (c *copier) install(diskSize int64) (Result, error) {
 	}
 	if err := c.verify(r.Start, size); err != nil {
 		return Result{}, err
+	}
+	// udev has the kernel read the table when sfdisk closes the disk, which the kernel refuses for one that is claimed.
+	// A close that comes later udev may miss while it works on that one.
+	if c.claim != nil {
+		if err := c.claim.Close(); err != nil {
+			return Result{}, err
+		}
 	}
 	args = append(args, "--no-reread", "--no-tell-kernel", "--quiet", c.disk.Name())
 	if _, err := sfdisk(c.ctx, e.script(), args...); err != nil {

@@ -93,24 +93,28 @@ func Check(o Options) error {
 // adds a partition: so a partition is always complete. A run that was killed changes free space
 // only. With Erase the disk needs no system, and nobody may use it.
 func Install(ctx context.Context, o Options) (Result, error) {
-	flags := os.O_RDWR
 	if o.Erase {
 		if err := Check(o); err != nil {
 			return Result{}, err
 		}
-		flags |= unix.O_EXCL // fails for a disk of which something is mounted
 	}
 	store, sum, err := openStore(o.Medium)
 	if err != nil {
 		return Result{}, err
 	}
 	defer store.Close()
-	disk, size, err := openDisk(o.Disk, flags)
+	disk, size, err := openDisk(o.Disk, os.O_RDWR)
 	if err != nil {
 		return Result{}, err
 	}
 	defer disk.Close()
 	c := copier{ctx: ctx, disk: disk, store: store, sum: sum, done: o.Done, erase: o.Erase}
+	if o.Erase { // fails for a disk of which something is mounted
+		if c.claim, _, err = openDisk(o.Disk, os.O_RDONLY|unix.O_EXCL); err != nil {
+			return Result{}, err
+		}
+		defer c.claim.Close()
+	}
 	r, err := c.install(size)
 	if err != nil {
 		return Result{}, fmt.Errorf("%s: %w", o.Disk, err)
