@@ -6,5 +6,5 @@
 // It does not read ISO 9660 itself: storage/iso9660 does. It does not build bootable
 // images: it edits a copy of one.
 //
-// Start with Apply and Create. OpenFile and Image.Info describe an image.
+// Start with Base and Create. OpenFile and Image.Info describe an image.
 package iso
