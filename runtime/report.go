@@ -354,7 +354,7 @@ func (r report) continueFrom(previous Status, busy bool) report {
 	return r
 }
 
-// setsChanged reports that the drop-in has not the pins of the sets. Images of stores do not count: a pass
+// setsChanged reports that the drop-in lacks pins of the sets. Images of stores do not count: a pass
 // that is due anyway follows a store that was attached or detached.
 func (r report) setsChanged(previous Status) bool {
 	if r.dropInCurrent() {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// maxAsked is how many connections a blob asks for at a time. It may have got them while it reads by another one, or
-// waits for a layer that needs much memory: parallelPacks blobs must leave connections to the others.
+// maxAsked is the number of connections that a blob asks for at a time. It holds those that it was given before it can
+// use them, so all blobs that are read at once, parallelPacks, must leave some to the others.
 const maxAsked = 2
 
 // extra are connections for parts of a blob. They are asked for in turn with those for other blobs.

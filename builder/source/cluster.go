@@ -8,8 +8,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// ForCluster changes the content for a cluster of OpenShift: an object without the label of a pool belongs to no pool
-// there, so each pool gets a copy, and it takes the operating system of releases if their sources do not refuse it.
+// ForCluster changes the content for a cluster of OpenShift. An object without the label of a pool belongs to no pool
+// there, so each pool gets a copy. Releases bring their operating system, unless their source says that they do not.
 func (c *Content) ForCluster(pools []string) {
 	for i := range c.Named {
 		c.Named[i].inPools(pools)

@@ -43,7 +43,7 @@ func (f *follower) report(ctx context.Context, c client) {
 	r := reporter{
 		follower: f, reports: c.sets.Resource(reportResource), extra: newAnnouncer(c, f.Node, f.Condition),
 		problems: map[string]string{}, timer: time.NewTimer(time.Hour), exists: f.resumed,
-		pace: pace{luck: rand.Float64()},
+		pace: pace{delayShare: rand.Float64()},
 	}
 	for {
 		select {
@@ -67,7 +67,7 @@ func (r *reporter) take(now fleet.Report) {
 	if r.now.FirstSync.IsZero() { // else a pass has found it
 		r.now.FirstSync = r.firstSync
 	}
-	r.pace.said(r.written, r.now, time.Now())
+	r.pace.plan(r.written, r.now, time.Now())
 	r.schedule()
 }
 
@@ -91,7 +91,7 @@ func (r *reporter) schedule() (due bool) {
 func (r *reporter) write(ctx context.Context) {
 	uid, _ := r.uid.Load().(string)
 	err := write(ctx, r.reports, r.Node, uid, r.exists, r.now)
-	r.pace = pace{last: time.Now(), failed: err != nil, luck: rand.Float64()}
+	r.pace = pace{last: time.Now(), failed: err != nil, delayShare: rand.Float64()}
 	r.note(ctx, "the report of the node was not written", err)
 	if err == nil {
 		r.note(ctx, "the events of the node were not written", r.extra.events(ctx, r.now, uid))

@@ -35,13 +35,13 @@ type pace struct {
 	// something new, zero if there is nothing new.
 	last, next time.Time
 	failed     bool
-	// luck is the share of each random delay, of 0 to 1. It is drawn once for each report: if it were drawn at each
-	// change, the least of many would count.
-	luck float64
+	// delayShare, from 0 to 1, is how much of the longest delay this report waits, at random. It is drawn once for a
+	// report: a new one for each change that it has would in the end be the shortest of many.
+	delayShare float64
 }
 
-// said notes what there is to write. A pass that was worth a report stays so when it has ended.
-func (p *pace) said(written, now fleet.Report, at time.Time) {
+// plan sets next by what the node would report now. A pass that was worth a report stays so when it has ended.
+func (p *pace) plan(written, now fleet.Report, at time.Time) {
 	if now.Same(written) {
 		p.next = time.Time{}
 		return
@@ -53,7 +53,7 @@ func (p *pace) said(written, now fleet.Report, at time.Time) {
 
 // due is when the report is written, if changes are delayed by a random time of at most window.
 func (p pace) due(window time.Duration) time.Time {
-	part := func(of time.Duration) time.Duration { return time.Duration(p.luck * float64(of)) }
+	part := func(of time.Duration) time.Duration { return time.Duration(p.delayShare * float64(of)) }
 	due := p.last.Add(heartbeat + part(heartbeat/10))
 	if p.failed {
 		due = p.last.Add(whilePulling + part(atRest-whilePulling))

@@ -69,9 +69,9 @@ func TestWindow(t *testing.T) {
 func TestDelayIsDrawnOnce(t *testing.T) {
 	start := time.Unix(1000, 0)
 	pulling := fleet.Report{Conditions: []runtime.Condition{{Type: runtime.ProgressingCondition, Status: "True"}}}
-	p := pace{last: start, luck: 0.5}
+	p := pace{last: start, delayShare: 0.5}
 	for second := range 40 {
-		p.said(fleet.Report{Owner: "before"}, pulling, start.Add(time.Duration(second)*time.Second))
+		p.plan(fleet.Report{Owner: "before"}, pulling, start.Add(time.Duration(second)*time.Second))
 		if got, want := p.due(40*time.Second).Sub(start), whilePulling+20*time.Second; got != want {
 			t.Errorf("got it due after %v, want it after %v", got, want)
 		}
@@ -90,20 +90,20 @@ func TestDue(t *testing.T) {
 		want time.Duration
 	}{
 		"nothing is new":                {pace{last: start}, nil, heartbeat},
-		"nothing is new, unlucky":       {pace{last: start, luck: 1}, nil, heartbeat + heartbeat/10},
+		"nothing is new, unlucky":       {pace{last: start, delayShare: 1}, nil, heartbeat + heartbeat/10},
 		"a change":                      {pace{last: start}, []fleet.Report{other}, atRest},
 		"a change that is undone":       {pace{last: start}, []fleet.Report{other, rest}, heartbeat},
-		"a change, unlucky":             {pace{last: start, luck: 1}, []fleet.Report{other}, atRest + time.Minute},
+		"a change, unlucky":             {pace{last: start, delayShare: 1}, []fleet.Report{other}, atRest + time.Minute},
 		"a change after a pass":         {pace{last: start}, []fleet.Report{pulling, other}, whilePulling},
 		"a pass after a change at rest": {pace{last: start}, []fleet.Report{other, pulling}, whilePulling},
 		"a failure":                     {pace{last: start, failed: true}, nil, whilePulling},
-		"a failure, unlucky":            {pace{last: start, failed: true, luck: 1}, nil, atRest},
-		"a change after a failure":      {pace{last: start.Add(-4 * time.Minute), failed: true, luck: 1}, []fleet.Report{pulling}, time.Minute},
-		"the first report":              {pace{luck: 1}, []fleet.Report{other}, gathering + time.Minute},
+		"a failure, unlucky":            {pace{last: start, failed: true, delayShare: 1}, nil, atRest},
+		"a change after a failure":      {pace{last: start.Add(-4 * time.Minute), failed: true, delayShare: 1}, []fleet.Report{pulling}, time.Minute},
+		"the first report":              {pace{delayShare: 1}, []fleet.Report{other}, gathering + time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for second, now := range test.says {
-				test.pace.said(rest, now, start.Add(time.Duration(second)*time.Second))
+				test.pace.plan(rest, now, start.Add(time.Duration(second)*time.Second))
 			}
 			if got := test.pace.due(time.Minute).Sub(start); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)

@@ -11,7 +11,7 @@ import (
 // DefaultPolicy is the signature policy if CRI-O's configuration names no other.
 const DefaultPolicy = "/etc/containers/policy.json"
 
-// ErrPolicy means that CRI-O starts no container of an image, since that has not the signature which the policy
+// ErrPolicy means that CRI-O starts no container of an image, which lacks the signature that the policy
 // demands. CRI-O compares it again when it makes a container: IsRunningImageAllowed in its internal/storage/image.go.
 var ErrPolicy = fault.New(fault.Input, "the signature policy of the node does not admit images of the stores",
 	"sign the images, and build with that policy (`pinbox build --policy`), or admit them in the policy")

@@ -75,10 +75,10 @@ const (
 	NeverReported = "never reported"
 	Unreadable    = "a file that is no report"
 	Ahead         = "reports a time that has not come"
-	FirstSync     = "has not the sets of the API yet"
+	FirstSync     = "does not know the sets of the API yet"
 	Silent        = "silent"
-	Outdated      = "has not the last generation yet"
-	NoRelease     = "has not the release"
+	Outdated      = "does not have the last generation yet"
+	NoRelease     = "does not have the release"
 	Pulling       = "pulling"
 	Incomplete    = "incomplete"
 )

@@ -15,8 +15,8 @@ import (
 var ErrBusy = fault.New(fault.Busy, "another pinbox-node is running",
 	"`pinbox-node status` shows what it does; --wait sets how long to wait for it")
 
-// lock waits until no other process makes passes. The caller calls release.
-func (o Options) lock(ctx context.Context) (release func(), err error) {
+// lock waits until no other process makes passes. The caller calls unlock.
+func (o Options) lock(ctx context.Context) (unlock func(), err error) {
 	file := statusFile(o.Status).lock()
 	// Another user who could open the lock could hold it. The folder of the status is for all.
 	if err := errors.Join(
@@ -24,9 +24,9 @@ func (o Options) lock(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	wait := filelock.Options{Wait: o.Wait, Waiting: func() { o.Waiting(ErrBusy) }}
-	release, err = filelock.Lock(ctx, file, 0o600, wait)
+	unlock, err = filelock.Lock(ctx, file, 0o600, wait)
 	if errors.Is(err, filelock.ErrLocked) {
 		err = fmt.Errorf("%w (%s)", ErrBusy, file)
 	}
-	return release, err
+	return unlock, err
 }

@@ -216,7 +216,7 @@ func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes
 const ending = 5 * time.Second
 
 // lock keeps other processes from setting up the machine.
-func (s Setup) lock(ctx context.Context) (release func(), err error) {
+func (s Setup) lock(ctx context.Context) (unlock func(), err error) {
 	etc, err := os.Open(filepath.Join(s.host.root, "etc"))
 	if err != nil {
 		return nil, err

@@ -97,11 +97,11 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 	if o.Auto { // udev does not try again
 		m.Wait = math.MaxInt64
 	}
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return Attached{}, err
 	}
-	defer release()
+	defer unlock()
 	src, err := s.sources.find(o.Source, o.Digest)
 	if err != nil {
 		return Attached{}, err
@@ -170,7 +170,7 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 			return a, err
 		}
 	}
-	if err := permit(s, r.ID, r.ReleaseID, o); err != nil {
+	if err := checkSuccession(s, r.ID, r.ReleaseID, o); err != nil {
 		return a, err
 	}
 	a.Unordered = isUnordered(s, r.ID, r.ReleaseID)
@@ -198,7 +198,7 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repa
 	again.Verity = g.tree
 	src.place(&again, o)
 	if again.Thin == src.id {
-		if again, err = rebuildAgain(ctx, s, g, again, o); err != nil {
+		if again, err = composeThinAgain(ctx, s, g, again, o); err != nil {
 			return false, fmt.Errorf("%s: %w", src.Path, err)
 		}
 	}
@@ -215,7 +215,7 @@ func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) err
 	if own == nil || s.state.Current == "" || o.Auto || o.KeepSets {
 		return nil
 	}
-	if err := permit(s, "", own.ReleaseID, o); err != nil {
+	if err := checkSuccession(s, "", own.ReleaseID, o); err != nil {
 		return err
 	}
 	return s.makeCurrent(ctx, *own)
@@ -237,7 +237,7 @@ func (s *session) add(
 	store := Store{ID: g.id, ReleaseID: c.Lock.ReleaseID, Images: len(c.Lock.Images), Token: c.Token, Slot: slot,
 		Verity: g.tree}
 	src.place(&store, o)
-	if err := permit(s, store.ID, store.ReleaseID, o); err != nil {
+	if err := checkSuccession(s, store.ID, store.ReleaseID, o); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if err := s.admit(store, c); err != nil {
@@ -246,7 +246,7 @@ func (s *session) add(
 	if a.Moved, err = (naming{s.slots, s.state.Stores, s.releases.own}).check(store, c, o.GraphRoots); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
-	if store, err = rebuild(ctx, s, g, store, c, o); err != nil {
+	if store, err = composeThin(ctx, s, g, store, c, o); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
 	if s.state.store(store.ID) != nil {

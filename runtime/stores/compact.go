@@ -37,11 +37,11 @@ type CompactOptions struct {
 // detach and roll back while it is written. So whether it can replace the stores is decided
 // only then.
 func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, error) {
-	release, err := m.lock(ctx, compactLock)
+	unlock, err := m.lock(ctx, compactLock)
 	if err != nil {
 		return Compaction{}, err
 	}
-	defer release()
+	defer unlock()
 	plan, pending, err := m.planCompaction(ctx, o)
 	if err != nil {
 		return Compaction{}, err
@@ -55,7 +55,7 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 			return Compaction{}, err
 		}
 	}
-	store, err := m.parts().writeCompacted(ctx, o, plan)
+	store, err := m.tools().writeCompacted(ctx, o, plan)
 	if err != nil {
 		return Compaction{}, fmt.Errorf("compact %d stores: %w", len(plan.Stores), err)
 	}
@@ -65,11 +65,11 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 
 // planCompaction makes the plan, or returns the compaction that is already pending.
 func (m Manager) planCompaction(ctx context.Context, o CompactOptions) (p CompactPlan, pending *Compaction, err error) {
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return p, nil, err
 	}
-	defer release()
+	defer unlock()
 	if s.state.Compaction != nil {
 		return p, s.state.Compaction, nil
 	}
@@ -79,11 +79,11 @@ func (m Manager) planCompaction(ctx context.Context, o CompactOptions) (p Compac
 
 // recordCompaction gives the compacted store its final name and saves the compaction in the state.
 func (m Manager) recordCompaction(ctx context.Context, c Compaction) error {
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer unlock()
 	if err := s.dir.adopt(s.dir.compacted(), c.Store); err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (m Manager) recordCompaction(ctx context.Context, c Compaction) error {
 }
 
 // writeCompacted writes the compacted store into the state's folder.
-func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan CompactPlan) (Store, error) {
+func (p tools) writeCompacted(ctx context.Context, o CompactOptions, plan CompactPlan) (Store, error) {
 	write := o.Write
 	if write == nil {
 		write = WriteCompacted
@@ -109,7 +109,7 @@ func (p parts) writeCompacted(ctx context.Context, o CompactOptions, plan Compac
 // write writes a store to a path in the state's folder. It then reads the store from the disk, not from the page
 // cache, since what it was made of will be removed. done is called with the bytes that were read so far; nil is
 // fine.
-func (p parts) write(
+func (p tools) write(
 	ctx context.Context, path string, write func(io.Writer) error, done func(read int64),
 ) (*staged, content, error) {
 	out, err := atomicfile.CreateLarge(path, 0o600)

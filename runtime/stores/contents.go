@@ -29,7 +29,7 @@ func Contents(m Manager) ([]pinset.StoreContent, error) {
 	if r := state.release(state.Current); r != nil {
 		current = r.Store
 	}
-	slots := m.parts().slots
+	slots := m.tools().slots
 	var all []pinset.StoreContent
 	var errs []error
 	for _, root := range slices.Concat(slots.mountedExcept(Store{}, mounted), slots.others) {

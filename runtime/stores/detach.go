@@ -20,11 +20,11 @@ var ErrInUse = fault.New(fault.Input, "the store is in use",
 // store in use is not removed: the error is ErrInUse and names what uses it. graphRoots are
 // those of CRI-O's main store: of its images, and of its containers if that is another.
 func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) (Store, error) {
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return Store{}, err
 	}
-	defer release()
+	defer unlock()
 	o, err := s.state.find(name)
 	if err != nil {
 		return Store{}, err
@@ -37,11 +37,11 @@ func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) 
 func (m Manager) DetachUnused(
 	ctx context.Context, graphRoots ...string,
 ) (removed []Store, kept map[string]error, err error) {
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer release()
+	defer unlock()
 	kept = map[string]error{}
 	for _, o := range slices.Backward(slices.Clone(s.state.Stores)) { // a later store may need an earlier one
 		if s.state.neededForRollback(o) {

@@ -17,11 +17,11 @@ import (
 // ErrInUse, and nothing has changed.
 func (m Manager) DetachAll(ctx context.Context, graphRoots ...string) error {
 	m.Wanted = func() ([]pinset.Image, error) { return nil, nil }
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer unlock()
 	if err := s.usage.checkAll(s.state.Stores, graphRoots); err != nil {
 		return err
 	}

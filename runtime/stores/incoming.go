@@ -14,21 +14,21 @@ const incomingLock = ".incoming.lock"
 
 // Incoming is the folder where a store is, while it is fetched and until it is attached: one at a time.
 type Incoming struct {
-	dir     string
-	release func()
+	dir    string
+	unlock func()
 }
 
 // OpenIncoming locks the folder. The error is ErrBusy if another process fetches a store.
 func OpenIncoming(ctx context.Context, m Manager) (*Incoming, error) {
-	release, err := folder(m.Dir).lock(ctx, incomingLock, 0)
+	unlock, err := folder(m.Dir).lock(ctx, incomingLock, 0)
 	if err != nil {
 		return nil, err
 	}
-	return &Incoming{filepath.Join(m.Dir, "incoming"), release}, nil
+	return &Incoming{filepath.Join(m.Dir, "incoming"), unlock}, nil
 }
 
 // Close unlocks the folder.
-func (in *Incoming) Close() { in.release() }
+func (in *Incoming) Close() { in.unlock() }
 
 // Folder returns the folder for a store, and how many bytes of its file are there. What is there of other stores is
 // removed.
@@ -58,11 +58,11 @@ func (in *Incoming) Clear() error { return os.RemoveAll(in.dir) }
 // Lacks reports whether a store, or the thin delta that it is made of, has to be brought to the node. The error is why
 // it could not be attached.
 func Lacks(ctx context.Context, m Manager, id digest.Digest) (bool, error) {
-	s, release, err := m.begin(ctx)
+	s, unlock, err := m.begin(ctx)
 	if err != nil {
 		return false, err
 	}
-	defer release()
+	defer unlock()
 	if s.state.known(id) != nil {
 		attached := s.state.attachedAs(id)
 		if attached == nil { // a compacted store has it

@@ -80,8 +80,8 @@ type FS interface {
 var ErrBusy = fault.New(fault.Busy, "another pinbox-node is changing the stores",
 	"--wait sets how long to wait for it")
 
-// parts are the parts of a Manager: each makes one kind of decision.
-type parts struct {
+// tools are what a Manager works with: each makes one kind of decision.
+type tools struct {
 	dir      folder
 	slots    slots
 	sources  sources
@@ -91,7 +91,7 @@ type parts struct {
 	programs programs
 }
 
-func (m Manager) parts() parts {
+func (m Manager) tools() tools {
 	dir := folder(m.Dir)
 	slots := slots{
 		all: m.Slots, configured: m.Configured, configError: m.ConfigError, others: m.OtherStores, own: m.OwnStore,
@@ -106,7 +106,7 @@ func (m Manager) parts() parts {
 	if m.Mapper == nil {
 		m.Mapper = DMSetup{}
 	}
-	return parts{
+	return tools{
 		dir: dir, slots: slots, sources: sources,
 		mounts: mounts{
 			slots: slots, sources: sources, mounter: m.Mounter,
@@ -122,41 +122,41 @@ func (m Manager) parts() parts {
 }
 
 // lock takes a lock in the state's folder.
-func (m Manager) lock(ctx context.Context, name string) (release func(), err error) {
+func (m Manager) lock(ctx context.Context, name string) (unlock func(), err error) {
 	return folder(m.Dir).lock(ctx, name, m.Wait)
 }
 
-// open locks and reads the state. The caller calls release.
-func (m Manager) open(ctx context.Context) (s *session, release func(), err error) {
-	if release, err = m.lock(ctx, stateLock); err != nil {
+// open locks and reads the state. The caller calls unlock.
+func (m Manager) open(ctx context.Context) (s *session, unlock func(), err error) {
+	if unlock, err = m.lock(ctx, stateLock); err != nil {
 		return nil, nil, err
 	}
 	state, err := readState(m)
 	if err != nil {
-		release()
+		unlock()
 		return nil, nil, err
 	}
 	if m.Unconfigured {
 		m.SELinuxContext = state.SELinuxContext
 	}
-	return &session{parts: m.parts(), state: state}, release, nil
+	return &session{tools: m.tools(), state: state}, unlock, nil
 }
 
-// begin locks and reads the state and makes the node match it. The caller calls release.
-func (m Manager) begin(ctx context.Context) (s *session, release func(), err error) {
-	if s, release, err = m.open(ctx); err != nil {
+// begin locks and reads the state and makes the node match it. The caller calls unlock.
+func (m Manager) begin(ctx context.Context) (s *session, unlock func(), err error) {
+	if s, unlock, err = m.open(ctx); err != nil {
 		return nil, nil, err
 	}
 	if _, err = s.reconcile(ctx); err != nil {
-		release()
+		unlock()
 		return nil, nil, err
 	}
-	return s, release, nil
+	return s, unlock, nil
 }
 
 // session is the work of one process while it holds the lock of the state.
 type session struct {
-	parts
+	tools
 	state State
 }
 
@@ -187,13 +187,13 @@ func (m Manager) Reconcile(ctx context.Context, stopped func() bool) ([]Status, 
 		own = m.checkOwn(ctx)
 	}
 	if own == nil && !m.hasState() {
-		return (&State{}).statuses(ctx, m.parts().mounts, nil)
+		return (&State{}).statuses(ctx, m.tools().mounts, nil)
 	}
-	s, release, err := m.open(ctx)
+	s, unlock, err := m.open(ctx)
 	if err != nil {
 		return nil, errors.Join(own, err)
 	}
-	defer release()
+	defer unlock()
 	restored := s.state.restore(string(s.dir))
 	var notReplaced error
 	if s.state.Compaction != nil && starts {
@@ -287,16 +287,16 @@ func (f folder) trial() string { return filepath.Join(string(f), "trial") }
 // lock takes a lock in the folder, which only root can read: another user who could open a lock could hold
 // it. Programs that this process runs inherit it: if the process is killed,
 // the next pinbox-node waits for them.
-func (f folder) lock(ctx context.Context, name string, wait time.Duration) (release func(), err error) {
+func (f folder) lock(ctx context.Context, name string, wait time.Duration) (unlock func(), err error) {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(string(f), name)
-	release, err = filelock.Lock(ctx, path, 0o600, filelock.Options{Wait: wait, Inherit: true})
+	unlock, err = filelock.Lock(ctx, path, 0o600, filelock.Options{Wait: wait, Inherit: true})
 	if errors.Is(err, filelock.ErrLocked) {
 		return nil, fmt.Errorf("%w (%s)", ErrBusy, path)
 	}
-	return release, err
+	return unlock, err
 }
 
 // held reports whether a process holds a lock.

@@ -82,7 +82,7 @@ func (p programs) named(s State) pinset.Program {
 // CurrentProgram returns the pinbox-node of the current release, which the units install; zero if they install none.
 func (m Manager) CurrentProgram() (pinset.Program, error) {
 	s, err := readState(m)
-	return m.parts().programs.named(s), err
+	return m.tools().programs.named(s), err
 }
 
 // readState is [ReadState]. If a newer program wrote the state, the error names that program.
@@ -91,7 +91,7 @@ func readState(m Manager) (State, error) {
 	if !errors.Is(err, pinset.ErrNewer) {
 		return s, err
 	}
-	if later := m.parts().programs.latest(); later != "" {
+	if later := m.tools().programs.latest(); later != "" {
 		err = fmt.Errorf("%w; `%s attach` attaches the store of the later release again", err, later)
 	}
 	return s, err

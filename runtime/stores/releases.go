@@ -27,11 +27,11 @@ var ErrOtherSets = fault.New(fault.Other, "the folder of sets has those of anoth
 
 // Rollback makes the release before the current one current.
 func (m Manager) Rollback(ctx context.Context) (Release, error) {
-	s, release, err := m.open(ctx)
+	s, unlock, err := m.open(ctx)
 	if err != nil {
 		return Release{}, err
 	}
-	defer release()
+	defer unlock()
 	interrupted := s.state.RollingBack
 	if _, err := s.reconcile(ctx); err != nil {
 		return Release{}, err

@@ -49,14 +49,14 @@ func (m Manager) snapshot(ctx context.Context) ([]Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, found := m.parts().mounts, problems{}
+	mounts, found := m.tools().mounts, problems{}
 	for _, o := range s.Stores {
 		if found[o.ID], err = mounts.diagnose(ctx, o); err != nil {
 			return nil, err
 		}
 	}
 	all, err := s.statuses(ctx, mounts, found)
-	return all, errors.Join(s.restored, err, m.parts().releases.checkSets(s))
+	return all, errors.Join(s.restored, err, m.tools().releases.checkSets(s))
 }
 
 func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Status, error) {
@@ -87,7 +87,7 @@ func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Statu
 
 // Own returns how the appliance's own store is verified; nil if it is not mounted.
 func (m Manager) Own(ctx context.Context) (*Verification, error) {
-	p := m.parts()
+	p := m.tools()
 	mounted, err := readMountTable()
 	if err != nil || len(p.slots.all) == 0 || mounted[p.slots.all[0]] == 0 {
 		return nil, err

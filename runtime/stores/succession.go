@@ -14,9 +14,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// permit returns why the release of the store id does not become current, or why the store is not attached at
+// checkSuccession returns why the release of the store id does not become current, or why the store is not attached at
 // all. What was plugged in and needs an operator is in the status from then on.
-func permit(s *session, id digest.Digest, next pinset.ReleaseID, o AttachOptions) error {
+func checkSuccession(s *session, id digest.Digest, next pinset.ReleaseID, o AttachOptions) error {
 	if o.Force && !o.Auto {
 		return nil
 	}

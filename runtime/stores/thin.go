@@ -45,9 +45,9 @@ func needsOf(layers []string) (all []pinset.Need) {
 	return all
 }
 
-// rebuild puts the store of a thin delta together, which g has afterwards, and returns it. Any other store stays as it
-// is.
-func rebuild(
+// composeThin makes the store of a thin delta, and puts it in the place of the thin delta in g. Any other store stays
+// as it is.
+func composeThin(
 	ctx context.Context, s *session, g *staged, store Store, c content, o AttachOptions,
 ) (Store, error) {
 	switch {
@@ -125,8 +125,8 @@ func reattachWhole(ctx context.Context, s *session, store Store, src source, o A
 	return s.reattach(ctx, *s.state.known(store.ID), src, o)
 }
 
-// rebuildAgain makes the store of a thin delta that was attached before.
-func rebuildAgain(ctx context.Context, s *session, g *staged, store Store, o AttachOptions) (Store, error) {
+// composeThinAgain makes the store of a thin delta that was attached before.
+func composeThinAgain(ctx context.Context, s *session, g *staged, store Store, o AttachOptions) (Store, error) {
 	c, err := s.sources.content(g)
 	if err == nil {
 		err = s.admit(store, c)
@@ -134,7 +134,7 @@ func rebuildAgain(ctx context.Context, s *session, g *staged, store Store, o Att
 	if err != nil {
 		return store, err
 	}
-	again, err := rebuild(ctx, s, g, store, c, o)
+	again, err := composeThin(ctx, s, g, store, c, o)
 	if err == nil && again.ID != store.ID { // the encoder is another one
 		err = fmt.Errorf("%w: %s, not %s", ErrThinDiffers, Short(again.ID), Short(store.ID))
 	}

@@ -57,7 +57,7 @@ func (m Manager) Verify(ctx context.Context, o VerifyOptions) (Verified, error) 
 	if err != nil {
 		return Verified{}, err
 	}
-	v := layerVerifier{parts: m.parts(), parents: map[string]string{}, progress: o.Progress}
+	v := layerVerifier{tools: m.tools(), parents: map[string]string{}, progress: o.Progress}
 	for _, slot := range m.Slots {
 		if mounted[slot] == 0 {
 			continue
@@ -83,7 +83,7 @@ func (m Manager) Verify(ctx context.Context, o VerifyOptions) (Verified, error) 
 
 // layerVerifier reads layers of several stores.
 type layerVerifier struct {
-	parts
+	tools
 	stores []openStore
 	// parents of all layers, and images of all stores.
 	parents  map[string]string

@@ -14,9 +14,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// checkArtifacts checks the OCI artifacts: the index lists those of the lock under all their names, of a delta some
-// of them, and the files are exactly their blobs, with the sizes in the lock. The contents of other blobs than
-// manifests are not read, as those of layers.
+// checkArtifacts checks the OCI artifacts. The index of a full store lists all of the lock, under all their names; that
+// of a delta lists some. The files are exactly the blobs of these, with the sizes in the lock. Of the blobs, only
+// manifests are read.
 func (a *auditor) checkArtifacts() error {
 	indexed, err := a.documents.Artifacts()
 	if err != nil {

@@ -52,7 +52,7 @@ const (
 	wholeSteps = 1_000_000 // for all files together: a layer of few files may have long paths
 )
 
-// Turn lets one layer that needs much memory be read at a time. nil does not wait.
+// Turn lets one layer that needs much memory be read at a time. Layers with a nil Turn do not wait for each other.
 type Turn chan struct{}
 
 // NewTurn returns a Turn that nobody has.
@@ -63,7 +63,8 @@ type budget struct {
 	ctx    context.Context
 	limits Limits
 	turn   Turn
-	has    bool
+	// holdsTurn means that this layer is the one that is read.
+	holdsTurn bool
 
 	files, size, bytes, steps int64
 }
@@ -76,12 +77,12 @@ func newBudget(ctx context.Context, blob Blob) *budget {
 
 // wait waits for the turn of the layer.
 func (b *budget) wait() error {
-	if b.has || b.turn == nil {
+	if b.holdsTurn || b.turn == nil {
 		return b.ctx.Err()
 	}
 	select {
 	case b.turn <- struct{}{}:
-		b.has = true
+		b.holdsTurn = true
 		return nil
 	case <-b.ctx.Done():
 		return b.ctx.Err()
@@ -89,8 +90,8 @@ func (b *budget) wait() error {
 }
 
 func (b *budget) release() {
-	if b.has {
-		b.has = false
+	if b.holdsTurn {
+		b.holdsTurn = false
 		<-b.turn
 	}
 }

@@ -33,9 +33,9 @@ const (
 )
 
 // Lock locks the file at path, which it creates with these permissions if it does not exist. The
-// error is ErrLocked after o.Wait, and ctx.Err() when ctx ends. release releases the lock, and does
+// error is ErrLocked after o.Wait, and ctx.Err() when ctx ends. unlock releases the lock, and does
 // not remove the file.
-func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (release func(), err error) {
+func Lock(ctx context.Context, path string, perm fs.FileMode, o Options) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, perm)
 	if err != nil {
 		return nil, err
