@@ -2,7 +2,6 @@ package ignition_test
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -134,12 +133,6 @@ func TestConfigGolden(t *testing.T) {
 				ReleaseID: config.Release, Store: config.Store.Digest, KeepPrevious: config.KeepPrevious,
 				SELinuxContext: config.Store.SELinuxContext, Verity: config.Store.Verity,
 				ImageVolumes: config.ImageVolumes, Program: config.Store.Program,
-			}
-			if s := config.Store; s.Folder == "" {
-				node.OwnStore = layout.OwnStore{
-					Path: s.NodePath(), Label: s.PartitionLabel + s.VolumeLabel, Verify: cmp.Or(s.Verity, layout.VerityAuto),
-					RootHash: s.Tree.Root.Encoded(), Blocks: s.Tree.Blocks,
-				}
 			}
 			if got := files[layout.NodeConfigPath]; !bytes.Equal(got, node.Render()) {
 				t.Errorf("got the node's configuration %q, want %q", got, node.Render())

@@ -1,10 +1,7 @@
 package ignition_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,49 +35,13 @@ func openStore(t *testing.T, s provision.Store, programs string) (said, target s
 	dir := t.TempDir()
 	link := filepath.Join(dir, "pinbox/store-0")
 	if err := errors.Join(os.Mkdir(filepath.Dir(link), 0o755),
-		os.WriteFile(filepath.Join(dir, "node.json"), files[layout.NodeConfigPath], 0o644)); err != nil {
+		os.WriteFile(filepath.Join(dir, "store.env"), files[layout.StoreEnvPath], 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	script := strings.ReplaceAll(string(files[layout.BootPath]), layout.StoreLink, link)
 	out, err := exec.Command("sh", "-c", programs+"\n"+script, filepath.Join(dir, "boot"), "open-store").CombinedOutput()
 	target, _ = os.Readlink(link)
 	return string(out), target, err
-}
-
-// node.json may be written by hand, in any layout.
-func TestValuesOfNodeJSON(t *testing.T) {
-	bu, err := ignition.Render(configs(t)["live"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	ign, err := ignition.Translate(bu)
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := ignition.Files(ign)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, files[layout.NodeConfigPath]); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string][]byte{"as written": files[layout.NodeConfigPath], "in one line": compact.Bytes()} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "node.json"), content, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			functions, _, _ := strings.Cut(string(files[layout.BootPath]), "\ncase ")
-			out, err := exec.Command("sh", "-c", functions+"\necho $(value path) $(value verify) $(value rootHash) $(value blocks) "+
-				"$(value digest) $(value label) end", filepath.Join(dir, "boot")).CombinedOutput()
-			s := configs(t)["live"].Store
-			want := fmt.Sprintln(layout.LiveStorePath, "auto", s.Tree.Root.Encoded(), s.Tree.Blocks, s.Program.Digest, "end")
-			if err != nil || string(out) != want {
-				t.Errorf("got %v, %q, want %q", err, out, want)
-			}
-		})
-	}
 }
 
 // Programs of a node. dmsetup says what it creates.
@@ -148,7 +109,7 @@ func TestKeysRequireVerityOfTheOwnStore(t *testing.T) {
 	keys := ignition.Snippet{Name: "keys.bu", Content: []byte("variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n" +
 		"  - path: " + layout.KeysDir + "/site.pub\n    contents:\n      inline: key\n")}
 	for policy, want := range map[layout.Verity]string{
-		"": `"verify": "require"`, layout.VerityAuto: `"verify": "require"`, layout.VerityOff: `"verify": "off"`,
+		"": "VERITY=require", layout.VerityAuto: "VERITY=require", layout.VerityOff: "VERITY=off",
 	} {
 		bu, err := ignition.Render(ignition.Config{Node: provision.Node{Store: provision.Store{Verity: policy}}, Snippets: []ignition.Snippet{keys}})
 		if err != nil || !strings.Contains(string(bu), want) {

@@ -36,7 +36,7 @@ func boot(t *testing.T, config, word string, wanted []byte, replace ...string) (
 	dir := t.TempDir()
 	replacer := strings.NewReplacer(append(replace, digest.FromString("pinbox-node").Encoded(),
 		digest.FromBytes(wanted).Encoded())...)
-	for _, name := range []string{layout.BootPath, layout.NodeConfigPath} {
+	for _, name := range []string{layout.BootPath, layout.StoreEnvPath} {
 		content := replacer.Replace(string(files[name]))
 		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), []byte(content), 0o644); err != nil {
 			t.Fatal(err)

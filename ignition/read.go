@@ -1,7 +1,6 @@
 package ignition
 
 import (
-	"encoding/json"
 	"fmt"
 	"regexp"
 
@@ -51,22 +50,17 @@ func StoreURL(config []byte) (url string, fromISO bool, err error) {
 			url = m[1]
 		}
 	}
-	own, err := ownStore(config)
-	return url, own.Path == layout.LiveStorePath, err
+	env, err := storeEnv(config)
+	return url, env.Path == layout.LiveStorePath, err
 }
 
-// ownStore returns what a configuration says of the store that it mounts; zero if it mounts none.
-func ownStore(config []byte) (layout.OwnStore, error) {
+// storeEnv returns what a configuration says of the store that it mounts; zero if it mounts none.
+func storeEnv(config []byte) (layout.StoreEnv, error) {
 	files, err := Files(config)
-	content, ok := files[layout.NodeConfigPath]
-	if err != nil || !ok {
-		return layout.OwnStore{}, err
+	if err != nil {
+		return layout.StoreEnv{}, err
 	}
-	var node struct{ OwnStore layout.OwnStore }
-	if err := json.Unmarshal(content, &node); err != nil {
-		return layout.OwnStore{}, fmt.Errorf("%s: %w", layout.NodeConfigPath, err)
-	}
-	return node.OwnStore, nil
+	return layout.ParseStoreEnv(files[layout.StoreEnvPath])
 }
 
 // InstallDisk returns the disk that a live system with this configuration installs to, "" if it
@@ -87,13 +81,13 @@ func InstallDisk(config []byte) string {
 
 // StoreTree returns the hash tree of the store that a configuration mounts; zero if it names none.
 func StoreTree(config []byte) (verity.Tree, error) {
-	own, err := ownStore(config)
-	if err != nil || own.RootHash == "" {
+	env, err := storeEnv(config)
+	if err != nil || env.RootHash == "" {
 		return verity.Tree{}, err
 	}
-	root := digest.NewDigestFromEncoded(digest.SHA256, own.RootHash)
+	root := digest.NewDigestFromEncoded(digest.SHA256, env.RootHash)
 	if err := root.Validate(); err != nil {
-		return verity.Tree{}, fmt.Errorf("%s: rootHash: %w", layout.NodeConfigPath, err)
+		return verity.Tree{}, fmt.Errorf("%s: %w", layout.StoreEnvPath, err)
 	}
-	return verity.Tree{Root: root, Blocks: own.Blocks}, nil
+	return verity.Tree{Root: root, Blocks: env.Blocks}, nil
 }

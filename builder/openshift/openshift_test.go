@@ -128,7 +128,7 @@ func TestMachineConfigHoldsWhatStays(t *testing.T) {
 	files := manifests(t, spec.OpenShift{Version: "4.20"})
 	paths, units := parsed(t, files["99-worker-pinbox.yaml"])
 	wantPaths := []string{
-		"/etc/crio/crio.conf.d/50-pinbox-stores", "/etc/pinbox/node.json", "/etc/pinbox/boot",
+		"/etc/crio/crio.conf.d/50-pinbox-stores", "/etc/pinbox/node.json", "/etc/pinbox/store.env", "/etc/pinbox/boot",
 		"/etc/udev/rules.d/70-pinbox.rules", "/etc/tmpfiles.d/pinbox.conf",
 		"/etc/systemd/system/pinbox-attach@.service",
 	}
@@ -263,7 +263,7 @@ func TestPodmanSeesTheStores(t *testing.T) {
 // Nodes with keys mount no store of which they cannot verify each block.
 func TestKeysRequireVerity(t *testing.T) {
 	cluster := spec.OpenShift{Version: "4.20"}
-	for snippet, want := range map[string]string{"": `"verify": "auto"`, layout.KeysDir + "/site.pub": `"verify": "require"`} {
+	for snippet, want := range map[string]string{"": "VERITY=auto\n", layout.KeysDir + "/site.pub": "VERITY=require\n"} {
 		c := config(t, cluster)
 		c.Snippets = []ignition.Snippet{{Name: "keys.bu", Content: []byte(snippet)}}
 		files, err := openshift.Manifests(cluster, c)
@@ -275,8 +275,8 @@ func TestKeysRequireVerity(t *testing.T) {
 			t.Fatal(err)
 		}
 		contents, err := ignition.Files(object.Spec.Config.Raw)
-		if err != nil || !bytes.Contains(contents[layout.NodeConfigPath], []byte(want)) {
-			t.Errorf("with %q: got %v, and in node.json\n%s\nwant %q", snippet, err, contents[layout.NodeConfigPath], want)
+		if err != nil || !bytes.Contains(contents[layout.StoreEnvPath], []byte(want)) {
+			t.Errorf("with %q: got %v, and in store.env\n%s\nwant %q", snippet, err, contents[layout.StoreEnvPath], want)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func repacked(t *testing.T, dir string, change func(out, tree string)) string {
 }
 
 // rootInConfig finds the lines of a Butane config that name the hash tree of a store.
-var rootInConfig = regexp.MustCompile(`"rootHash": "[0-9a-f]{64}"(,\s+)"blocks": [0-9]+`)
+var rootInConfig = regexp.MustCompile(`ROOT_HASH=[0-9a-f]{64}(\s+)BLOCKS=[0-9]+`)
 
 // nameTree has the configs of an appliance name another hash tree.
 func nameTree(t *testing.T, out string, tree verity.Tree) {
@@ -160,7 +160,7 @@ func nameTree(t *testing.T, out string, tree verity.Tree) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bu = rootInConfig.ReplaceAll(bu, fmt.Appendf(nil, `"rootHash": "%s"${1}"blocks": %d`, tree.Root.Encoded(), tree.Blocks))
+	bu = rootInConfig.ReplaceAll(bu, fmt.Appendf(nil, "ROOT_HASH=%s${1}BLOCKS=%d", tree.Root.Encoded(), tree.Blocks))
 	ign, err := ignition.Translate(bu)
 	if err := errors.Join(err, os.WriteFile(name, bu, 0o644),
 		os.WriteFile(filepath.Join(out, artifact.IgnitionFile), ign, 0o644)); err != nil {

@@ -131,7 +131,7 @@ func TestProgramMovesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, f := range parts.Files {
-		if f.Path == layout.BootPath {
+		if f.Path == layout.BootPath || f.Path == layout.StoreEnvPath {
 			files[strings.TrimPrefix(f.Path, "/")] = string(f.Content)
 		}
 	}

@@ -115,7 +115,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"path": "/dev/disk/by-partlabel/pinbox-store"`, "What=/run/pinbox/store-0",
+		"STORE=/dev/disk/by-partlabel/pinbox-store", "What=/run/pinbox/store-0",
 		"Options=ro,nosuid,nodev,nofail,context=\"a:b:c:s0\"", "me@ship",
 		"/etc/motd",
 	} {

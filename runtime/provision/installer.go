@@ -16,7 +16,8 @@ func (i Installer) Parts() (Parts, error) {
 	r := i.Store.rendering()
 	r.Disk = i.Disk
 	units := append(r.services(), r.storeUnits()...)
-	p := Parts{Files: append([]File{configFile(Node{Store: i.Store}.config())}, r.boot()...)}
+	r.Env = i.Store.env(false)
+	p := Parts{Files: r.boot()}
 	if i.Beside {
 		p.Units = append(units, r.strict(Unit{Name: saveUnit, Enabled: true, Content: r.render("save-store.service")}, "rw"))
 		return p, r.err

@@ -123,6 +123,7 @@ func (n Node) Parts() (Parts, error) {
 func (n Node) Names() []string {
 	names := []string{
 		UnitName(crio.Slots()[0]), UnitName(layout.MediumMount), filesUnit, crioDropin, StoreUnit, layout.BootPath,
+		layout.StoreEnvPath,
 		TmpfilesPath, sandboxDropin, filesDropin, volumesDropin, strictDropin, programUnit, mountUnit, firstbootUnit,
 		nodeUnit, attachUnit, fetchUnit, volumesUnit, imageUnit, UdevRulesPath,
 	}
@@ -159,7 +160,7 @@ func (n Node) config() layout.NodeConfig {
 	return layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
 		Verity: n.Store.Verity, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
-		Program: program, OwnStore: n.Store.own(n.Keys),
+		Program: program,
 	}
 }
 
@@ -206,7 +207,7 @@ func (n Node) SetFiles() []File {
 
 func configFile(c layout.NodeConfig) File {
 	f := text(layout.NodeConfigPath, c.Render())
-	f.About = "What this node is: docs/format.md. " + layout.BootPath + " reads it too."
+	f.About = "What this node is, and the settings for later stores: docs/format.md."
 	return f
 }
 

@@ -112,22 +112,22 @@ func (s Store) NodePath() string {
 	return layout.LiveStorePath
 }
 
-// own is what the configuration of the node says of the store; zero if nothing is mounted. keys is whether the node has
-// some.
-func (s Store) own(keys bool) layout.OwnStore {
+// env is what the script has to know. keys is whether the node has some.
+func (s Store) env(keys bool) (e layout.StoreEnv) {
+	if s.Program.Digest != "" {
+		e.Program = s.Program.Digest.Encoded()
+	}
 	if s.None || s.Folder != "" {
-		return layout.OwnStore{}
+		return e
 	}
-	own := layout.OwnStore{
-		Path: s.NodePath(), Label: cmp.Or(s.PartitionLabel, s.VolumeLabel), Verify: cmp.Or(s.Verity, layout.VerityAuto),
-	}
-	if keys && own.Verify != layout.VerityOff {
-		own.Verify = layout.VerityRequire
+	e.Path, e.Label, e.Verity = s.NodePath(), s.PartitionLabel+s.VolumeLabel, cmp.Or(s.Verity, layout.VerityAuto)
+	if keys && e.Verity != layout.VerityOff {
+		e.Verity = layout.VerityRequire
 	}
 	if !s.Tree.IsZero() {
-		own.RootHash, own.Blocks = s.Tree.Root.Encoded(), s.Tree.Blocks
+		e.RootHash, e.Blocks = s.Tree.Root.Encoded(), s.Tree.Blocks
 	}
-	return own
+	return e
 }
 
 func (s Store) options() string {

@@ -47,6 +47,8 @@ type rendering struct {
 	// CopyVolumes is whether the node copies image volumes into CRI-O's own store, in MainStore.
 	CopyVolumes bool
 	MainStore   string
+	// Env is what the script has to know of the store.
+	Env layout.StoreEnv
 	// Disk that the live system installs to, and DiskAccess which a unit has to it: r or rw, as in DeviceAllow=.
 	Disk, DiskAccess string
 	err              error
@@ -83,6 +85,7 @@ const (
 // rendering returns the input of the templates for a node.
 func (n Node) rendering() *rendering {
 	r := n.Store.rendering()
+	r.Env = n.Store.env(n.Keys)
 	r.StoreFiles, r.AutoAttach, r.ImageStore = n.StoreFiles, n.AutoAttach, n.ImageStore
 	r.CopyVolumes = n.ImageVolumes == layout.ImageVolumesCopy
 	if n.Program != "" { // somebody else installs it
@@ -165,12 +168,12 @@ func (r *rendering) storeUnits() []Unit {
 	return units
 }
 
-// boot returns the script of what comes before the program is there; none if there is nothing to do.
+// boot returns the script of what comes before the program is there, and its facts; none if there is nothing to do.
 func (r *rendering) boot() []File {
 	if r.Mount == "" && !r.InstallsProgram {
 		return nil
 	}
-	return []File{text(layout.BootPath, []byte(r.render("boot")))}
+	return []File{text(layout.StoreEnvPath, r.Env.Render()), text(layout.BootPath, []byte(r.render("boot")))}
 }
 
 // node returns the units of a node.

@@ -130,8 +130,9 @@ const (
 	LiveStorePath = "/run/media/iso/" + MediumDir + "/" + MediumStore
 	// BootPath is a script of what comes before pinbox-node is on a node. It makes StoreLink a link to the device with
 	// the appliance's own store.
-	BootPath  = "/etc/pinbox/boot"
-	StoreLink = "/run/pinbox/store-0"
+	BootPath     = "/etc/pinbox/boot"
+	StoreEnvPath = "/etc/pinbox/store.env"
+	StoreLink    = "/run/pinbox/store-0"
 	// MediumMount is the mount point of a medium that contains the store but no operating system.
 	MediumMount = "/run/media/pinbox"
 )

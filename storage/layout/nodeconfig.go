@@ -47,23 +47,6 @@ type NodeConfig struct {
 	Pins Pins `json:"pins,omitempty"`
 	// ImageVolumes is what the node does about images of image volumes; "" means ImageVolumesReport.
 	ImageVolumes ImageVolumes `json:"imageVolumes,omitempty"`
-	// OwnStore is where the store of the appliance is; zero if the node mounts none.
-	OwnStore OwnStore `json:"ownStore,omitzero"`
-}
-
-// OwnStore is how a node comes to the appliance's own store. The script at BootPath reads it, and the digest of the
-// program, by the names of the fields: nothing else in the file may have these names.
-type OwnStore struct {
-	// Path of a file or a device.
-	Path string `json:"path"`
-	// Label of the device, which no other one may have; "" if it is not found by one.
-	Label string `json:"label,omitempty"`
-	// Verify is NodeConfig.Verity for this store, which a node with keys trusts only so.
-	Verify Verity `json:"verify"`
-	// RootHash and Blocks are the hash tree, in hexadecimal digits, and the number of blocks below it; "" and 0 if the
-	// store has none.
-	RootHash string `json:"rootHash,omitempty"`
-	Blocks   int64  `json:"blocks,omitempty"`
 }
 
 // Pins is who pins images on a node that OpenShift's Machine Config Operator manages.
