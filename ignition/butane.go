@@ -132,6 +132,7 @@ func (d document) encode(about, name string) ([]byte, error) {
 	fmt.Fprintf(&b, "# %s:\n# butane --strict --pretty %s\n", about, name)
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
+	enc.CompactSeqIndent()
 	if err := enc.Encode(d); err != nil {
 		return nil, err
 	}

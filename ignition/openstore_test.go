@@ -39,7 +39,7 @@ func openStore(t *testing.T, s provision.Store, programs string) (said, target s
 		t.Fatal(err)
 	}
 	script := strings.ReplaceAll(string(files[layout.BootPath]), layout.StoreLink, link)
-	out, err := exec.Command("sh", "-c", programs+"\n"+script, filepath.Join(dir, "boot"), "open-store").CombinedOutput()
+	out, err := exec.Command("sh", "-c", programs+"\n"+script, filepath.Join(dir, "boot"), "open_store").CombinedOutput()
 	target, _ = os.Readlink(link)
 	return string(out), target, err
 }

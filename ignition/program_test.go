@@ -48,7 +48,7 @@ func boot(t *testing.T, config, word string, wanted []byte, replace ...string) (
 // install returns the command that installs the program from a store.
 func install(t *testing.T, store, bin string, wanted []byte, replace ...string) (command string) {
 	t.Helper()
-	return boot(t, "live", "install-program", wanted, append(replace, "from=/var/lib/pinbox/stores/0/pinbox", "from="+store,
+	return boot(t, "live", "install_program", wanted, append(replace, "from=/var/lib/pinbox/stores/0/pinbox", "from="+store,
 		"/usr/local/bin", bin)...)
 }
 
@@ -189,8 +189,8 @@ func fetch(t *testing.T, url, state, bin string) (script string) {
 	t.Helper()
 	fixtures.Need(t, "curl")
 	replace := []string{"http://boot.lab:8080/pinbox", url, "/var/lib/pinbox", state, "/usr/local/bin", bin}
-	return boot(t, "fetched", "fetch-program", program(0), replace...) + " && " +
-		boot(t, "fetched", "install-program", program(0), replace...)
+	return boot(t, "fetched", "fetch_program", program(0), replace...) + " && " +
+		boot(t, "fetched", "install_program", program(0), replace...)
 }
 
 // A node that fetches its store fetches the program, too: once, and no other one than that of the configuration.

@@ -91,7 +91,7 @@ func checkSandbox(t *testing.T, root string, u provision.Unit) {
 	for line := range strings.Lines(u.Content) {
 		name, command, _ := strings.Cut(strings.TrimSpace(line), "=")
 		if strings.HasPrefix(name, "Exec") && strings.Contains(command[:min(3, len(command))], "+") &&
-			strings.TrimLeft(command, "-+") != "/bin/sh "+layout.BootPath+" install-program" {
+			strings.TrimLeft(command, "-+") != "/bin/sh "+layout.BootPath+" install_program" {
 			t.Errorf("got a command without a sandbox, want none: %s", line)
 		}
 		if strings.Contains(line, "sh -c") {
