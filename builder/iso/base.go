@@ -25,11 +25,11 @@ func OpenBase(name string) (*Base, error) {
 	if err != nil {
 		return nil, err
 	}
-	fi, err := f.Stat()
+	size, err := f.Seek(0, io.SeekEnd) // Stat gives no size of a device
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Base{Name: name, Size: fi.Size(), image: image, file: f}, nil
+	return &Base{Name: name, Size: size, image: image, file: f}, nil
 }
 
 // Close closes the file. nil is fine: a build without an ISO has no base.
