@@ -53,8 +53,9 @@ for arch in "$@"; do
 	done
 done
 
-range=HEAD # without an earlier tag
-if before=$(git describe --tags --abbrev=0 --match='v*' HEAD^ 2>/dev/null); then range=$before..HEAD; fi
-git log --no-merges --format='- %s' "$range" >"$out/CHANGELOG.md"
+# What CHANGELOG.md says of this release; before a tag is made, of the one to come.
+heading=$(git describe --tags --exact-match --match='v*' 2>/dev/null || echo Unreleased)
+awk -v heading="## $heading" '/^## / {inside = $0 == heading; next} inside' CHANGELOG.md >"$out/CHANGELOG.md"
+[ -s "$out/CHANGELOG.md" ] || { echo "CHANGELOG.md has no section \"## $heading\"" >&2; exit 1; }
 cd "$out"
 sha256sum CHANGELOG.md pinbox* >SHA256SUMS
