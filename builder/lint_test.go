@@ -62,7 +62,7 @@ func TestImageVolumesInTheLock(t *testing.T) {
 	} {
 		t.Run(string(value), func(t *testing.T) {
 			o := options(t, pins.Sets())
-			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{file}})
+			o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{Paths: []string{file}}})
 			o.Appliance.Spec.Node.ImageVolumes = value
 			lock, warnings, err := builder.Plan(t.Context(), o)
 			if err != nil {

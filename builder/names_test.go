@@ -48,7 +48,7 @@ func TestImagesByName(t *testing.T) {
 		0o644); err != nil {
 		t.Fatal(err)
 	}
-	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{pod}, Set: "pods"})
+	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.Manifests{Paths: []string{pod}}, Set: "pods"})
 	n := appliance.Boot(t, o, pins.Pause)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)

@@ -34,8 +34,8 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	for _, set := range objects.Sets {
 		l.set(set)
 	}
-	for _, u := range objects.Unknown {
-		l.unknown(u)
+	for _, p := range objects.Possible {
+		l.possible(p)
 	}
 	for _, k := range objects.Kubelets {
 		l.kubelet(k)
@@ -49,18 +49,6 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	})
 	// In JSON of one line the same image often occurs twice.
 	return slices.Compact(l.findings)
-}
-
-// Unchecked returns the images in unknown kinds that have no finding because the lock has them.
-// Whether they are pulled, and by which policy, is unknown.
-func Unchecked(objects source.Objects, lock pinset.Lock) (all []source.Unknown) {
-	store := newStore(lock)
-	for _, u := range objects.Unknown {
-		if store.has(u.Reference) {
-			all = append(all, u)
-		}
-	}
-	return all
 }
 
 // linter collects findings.
@@ -122,12 +110,12 @@ func offline(image string) string {
 	return fmt.Sprintf("; without one: Failed to pull image %q, and Error: ImagePullBackOff", image)
 }
 
-// unknown checks that the node has an image in an unknown kind, which may be pulled.
-func (l *linter) unknown(u source.Unknown) {
-	if !l.store.has(u.Reference) {
-		l.add(u.Image, "unknown-kind",
-			"add it to the appliance with --image, as --manifests leaves it out, and name the lock with --lock",
-			"%s is in %s, a kind that pinbox does not know", u.Image.Text, u.Kind)
+// possible checks that the node has what may be an image.
+func (l *linter) possible(p source.Possible) {
+	if !l.store.has(p.Reference) {
+		l.add(p.Image, "possible-image",
+			"if a node pulls it, add it to the appliance with --image, and name the lock with --lock",
+			"%s in %s of %s may be an image, and --manifests does not take it", p.Reference, p.Path, p.Object)
 	}
 }
 

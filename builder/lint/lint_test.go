@@ -120,6 +120,7 @@ func TestOtherKinds(t *testing.T) {
 	const cron = "apiVersion: cdi.kubevirt.io/v1beta1\nkind: DataImportCron\n" +
 		"spec: {template: {spec: {source: {registry: {url: 'docker://%s', pullMethod: node}}}}}\n"
 	const other = "apiVersion: example.com/v1\nkind: Fleet\nspec: {appImage: %s}\n"
+	const possible = "apiVersion: example.com/v1\nkind: Fleet\nspec: {app: %s}\n"
 	for _, c := range []struct{ object, image, without, with, fix string }{
 		{catalog, "quay.io/site/app@" + index, "", "", ""},
 		{catalog, "quay.io/site/app@" + unknown, "", "not-in-lock", ""},
@@ -134,9 +135,12 @@ func TestOtherKinds(t *testing.T) {
 		{byNode, "quay.io/site/app:latest", "tag", "", ""}, // CDI writes the policy
 		{byNode, "quay.io/site/app@" + unknown, "", "not-in-lock", ""},
 		{cron, "quay.io/site/app@" + index, "pull-always", "pull-always", "write a DataVolume with pullMethod: node"},
-		{other, "quay.io/site/app@" + index, "unknown-kind", "", "--lock"},
-		{other, "quay.io/site/app:1", "unknown-kind", "", ""},
-		{other, "quay.io/site/other:1", "unknown-kind", "unknown-kind", "--image"},
+		{other, "quay.io/site/app@" + index, "", "", ""},
+		{other, "quay.io/site/app:1", "tag", "", ""},
+		{other, "quay.io/site/other:1", "tag", "not-in-lock", "add it to the appliance"},
+		{possible, "quay.io/site/app@" + index, "possible-image", "", "--lock"},
+		{possible, "quay.io/site/app:1", "possible-image", "", ""},
+		{possible, "quay.io/site/other:1", "possible-image", "possible-image", "--image"},
 		{other, "app", "", "", ""}, // it may be anything
 	} {
 		object := fmt.Sprintf(c.object, c.image)

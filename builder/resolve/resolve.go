@@ -36,7 +36,7 @@ func Resolve(
 			return Result{}, err
 		}
 	}
-	r.warnUnknown()
+	r.warnPossible()
 	all, err := r.images(ctx)
 	result := Result{Sets: r.sets, Warnings: r.warnings}
 	for _, img := range all {
@@ -151,8 +151,8 @@ func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
 	return resolved, nil
 }
 
-// warnUnknown warns of images in objects of unknown kinds that no other source names.
-func (r *resolver) warnUnknown() {
+// warnPossible lists names that may be images, and that no source names.
+func (r *resolver) warnPossible() {
 	named := map[string]bool{}
 	for _, img := range pinset.Union(r.sets...) {
 		named[img.String()] = true
@@ -160,15 +160,15 @@ func (r *resolver) warnUnknown() {
 			named[tag] = true
 		}
 	}
-	omitted := slices.DeleteFunc(r.material.Unknown, func(u source.Unknown) bool {
-		ref := u.Reference
+	left := slices.DeleteFunc(r.material.Possible, func(p source.Possible) bool {
+		ref := p.Reference
 		if ref.Digest != "" {
 			ref.Tag = "" // the digest decides
 		}
 		return named[ref.String()]
 	})
-	if len(omitted) > 0 {
-		r.warnings = append(r.warnings,
-			"left out: "+source.DescribeUnknown(omitted)+"; add images that nodes pull with --image")
+	if len(left) > 0 {
+		r.warnings = append(r.warnings, "named but not taken: "+source.DescribePossible(left)+
+			"\nadd those that nodes pull with --image, or all of them with --possible-images take")
 	}
 }

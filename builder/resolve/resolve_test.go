@@ -294,13 +294,13 @@ func TestLockedTags(t *testing.T) {
 	}
 }
 
-// Images in objects of unknown kinds are left out with a warning, unless something else names them.
-func TestUnknownImages(t *testing.T) {
+// Names that may be images are left out with a warning, unless something else names them.
+func TestPossibleImages(t *testing.T) {
 	r := newRegistry(t)
 	a, b := r.image("amd64", "a@A", "1"), r.image("amd64", "b@B", "1")
 	for name, c := range map[string]struct {
-		unknown string
-		warned  bool
+		name   string
+		warned bool
 	}{
 		"named by the same tag":                 {"a:1", false},
 		"named by another tag":                  {"a:2", true},
@@ -313,15 +313,15 @@ func TestUnknownImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := resolved(t, source.Content{
 				Sets: []pinset.Set{{Name: "file", Images: []pinset.Image{b}}}, Named: []source.NamedImages{r.named("x", "", "a:1")},
-				Unknown: []source.Unknown{{Kind: "Thing", Reference: r.name(c.unknown)}},
+				Possible: []source.Possible{{Object: "Thing/x", Path: "spec.a", Reference: r.name(c.name)}},
 			}, pinset.Lock{}, progress.Hooks{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			var want []string
 			if c.warned {
-				want = []string{"left out: 1 image in kinds that pinbox does not know: Thing (" + r.name(c.unknown).String() +
-					"); add images that nodes pull with --image"}
+				want = []string{"named but not taken: 1 image:\n  Thing/x  spec.a  " + r.name(c.name).String() +
+					"\nadd those that nodes pull with --image, or all of them with --possible-images take"}
 			}
 			if diff := cmp.Diff(want, got.Warnings); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)

@@ -19,9 +19,8 @@ type Content struct {
 	Local []LocalImages
 	// Releases are OpenShift releases, whose payloads list the images.
 	Releases []RequestedRelease
-	// Unknown are images in objects of unknown kinds. They are left out, unless another source
-	// names them.
-	Unknown []Unknown
+	// Possible are names in objects that may be images. They are left out, unless another source names them.
+	Possible []Possible
 	// Warnings describe what is left out.
 	Warnings []string
 	// RegistryReasons explain why images come from registries that the user may have locally. They
@@ -120,7 +119,7 @@ func (m *Content) add(more Content) {
 	m.Named = append(m.Named, more.Named...)
 	m.Local = append(m.Local, more.Local...)
 	m.Releases = append(m.Releases, more.Releases...)
-	m.Unknown = append(m.Unknown, more.Unknown...)
+	m.Possible = append(m.Possible, more.Possible...)
 	m.Warnings = append(m.Warnings, more.Warnings...)
 	m.RegistryReasons = append(m.RegistryReasons, more.RegistryReasons...)
 	m.setPaths = append(m.setPaths, more.setPaths...)

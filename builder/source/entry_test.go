@@ -30,7 +30,7 @@ func TestDecodeEntries(t *testing.T) {
 		"empty ones beside another": {
 			"- {images: [], release: {}, imageLists: , archives: [{path: a}]}", &source.Archives{{Path: "a"}},
 		},
-		"an alias": {"- manifests: &all [a]\n- manifests: *all", &source.Manifests{"a"}},
+		"an alias": {"- manifests: &all [a]\n- manifests: *all", &source.Manifests{Paths: []string{"a"}}},
 		"a mapping that is merged": {
 			"- &first {imageLists: [a], set: x}\n- {<<: *first, pools: [worker]}", &source.ImageLists{"a"},
 		},

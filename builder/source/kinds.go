@@ -1,7 +1,6 @@
 package source
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -39,15 +38,20 @@ func podFields() []imageField {
 		imageField{path: "volumes[].image", image: "reference", policy: "pullPolicy", volume: true})
 }
 
-// imageKind describes kinds whose images are all known.
+// imageKind describes where objects of some kinds name images.
 type imageKind struct {
 	group string
+	// kinds of the group; all if empty.
 	kinds []string
 	// fields in addition to those of pods.
 	fields []imageField
 	// expression is how a text begins that is substituted when the object runs; "" if there is
 	// none.
 	expression string
+	// none is true for kinds that name no image of a pod: definitions, reports, and patterns of policies.
+	none bool
+	// unsure is true for kinds whose fields for images do not make nodes pull them.
+	unsure bool
 }
 
 // imports are the image fields of a DataVolumeSource of CDI. Those that the kubelet pulls have the
@@ -69,20 +73,21 @@ func imports(registry Puller) []imageField {
 func imageKinds() []imageKind {
 	disks := append(containers("containerDisk", "kernelBoot.container"), imports(Importer)...)
 	return []imageKind{
-		{group: "", kinds: []string{"Pod", "PodTemplate", "ReplicationController"}},
-		{group: "apiextensions.k8s.io", kinds: []string{"CustomResourceDefinition"}}, // its schema names no image
-		{group: pinset.Group, kinds: []string{pinset.Kind}},                          // lint reads its images separately
-		{group: "apps", kinds: []string{"DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"}},
-		{group: "batch", kinds: []string{"CronJob", "Job"}},
-		{group: "apps.openshift.io", kinds: []string{"DeploymentConfig"}},
-		{group: "serving.knative.dev", kinds: []string{"Configuration", "Revision", "Service"}},
+		{group: "", kinds: []string{"Event"}, none: true},
+		{group: "events.k8s.io", none: true},
+		{group: "apiextensions.k8s.io", none: true},
+		{group: pinset.Group, kinds: []string{pinset.Kind}, none: true}, // lint reads its images separately
+		{group: "admissionregistration.k8s.io", none: true},
+		{group: "constraints.gatekeeper.sh", none: true}, {group: "templates.gatekeeper.sh", none: true},
+		{group: "kyverno.io", none: true}, {group: "policies.kyverno.io", none: true}, {group: "policy.sigstore.dev", none: true},
+		{group: "image.openshift.io", unsure: true}, {group: "build.openshift.io", unsure: true},
+		{group: "kustomize.config.k8s.io", unsure: true}, {group: "mirror.openshift.io", unsure: true},
 		{group: "tekton.dev", kinds: []string{"ClusterTask", "Pipeline", "PipelineRun", "Task", "TaskRun"},
 			fields: containers("steps[]", "sidecars[]", "stepTemplate"), expression: "$("},
 		{group: "tekton.dev", kinds: []string{"StepAction"},
 			fields: []imageField{{path: "spec", image: "image"}}, expression: "$("},
 		{group: "argoproj.io", kinds: []string{"ClusterWorkflowTemplate", "CronWorkflow", "Workflow", "WorkflowTemplate"},
 			fields: containers("container", "script", "sidecars[]"), expression: "{{"},
-		{group: "argoproj.io", kinds: []string{"Rollout"}},
 		{group: "kubevirt.io", fields: disks,
 			kinds: []string{"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"}},
 		{group: "pool.kubevirt.io", kinds: []string{"VirtualMachinePool"}, fields: disks},
@@ -98,10 +103,11 @@ func imageKinds() []imageKind {
 // object describes the object that the walker is in.
 type object struct {
 	imageKind
-	// name is the kind with its group, as kubectl writes it.
+	// name is the kind with its group, as kubectl writes it, and the name.
 	name string
-	// known is true if no other field of the object names an image.
-	known bool
+	// nested is true in an object that stands in a text of another one.
+	nested bool
+	shared shared
 }
 
 // objectOf describes the object in a mapping. References to objects, such as owners, also have a
@@ -116,9 +122,12 @@ func objectOf(n *yaml.Node) (o object, ok bool) {
 		group = ""
 	}
 	o = object{imageKind: imageKind{fields: podFields()}, name: strings.TrimSuffix(kind+"."+group, ".")}
+	if name := document.Text(document.Field(document.Field(n, "metadata"), "name")); name != "" {
+		o.name += "/" + name
+	}
 	for _, k := range imageKinds() {
-		if k.group == group && slices.Contains(k.kinds, kind) {
-			o.known, o.expression, o.fields = true, k.expression, append(o.fields, k.fields...)
+		if k.group == group && (len(k.kinds) == 0 || slices.Contains(k.kinds, kind)) {
+			o.none, o.unsure, o.expression, o.fields = k.none, k.unsure, k.expression, append(o.fields, k.fields...)
 		}
 	}
 	return o, true
@@ -144,35 +153,4 @@ func (f imageField) mappings(key string, value *yaml.Node) (all []*yaml.Node) {
 		fields = append(fields, document.Field(n, below))
 	}
 	return fields
-}
-
-// Unknown is the full name of an image in an object of a kind that pinbox does not know.
-type Unknown struct {
-	Image     Field
-	Reference pinset.Reference
-	// Kind is the kind of the object, with its group.
-	Kind string
-}
-
-// DescribeUnknown counts the images, and lists them by kind.
-func DescribeUnknown(all []Unknown) string {
-	var kinds []string
-	images, total := map[string][]string{}, 0
-	for _, u := range all {
-		if !slices.Contains(kinds, u.Kind) {
-			kinds = append(kinds, u.Kind)
-		}
-		if name := u.Reference.String(); !slices.Contains(images[u.Kind], name) {
-			images[u.Kind], total = append(images[u.Kind], name), total+1
-		}
-	}
-	slices.Sort(kinds)
-	for i, kind := range kinds {
-		kinds[i] = fmt.Sprintf("%s (%s)", kind, strings.Join(images[kind], ", "))
-	}
-	count := "1 image"
-	if total != 1 {
-		count = fmt.Sprintf("%d images", total)
-	}
-	return fmt.Sprintf("%s in kinds that pinbox does not know: %s", count, strings.Join(kinds, ", "))
 }

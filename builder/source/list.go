@@ -39,8 +39,8 @@ type Named struct {
 // Listing is the list of images that an input names.
 type Listing struct {
 	Names []Named
-	// Unknown are images that are left out, unless another input names them.
-	Unknown []Unknown
+	// Possible are names that may be images, and are left out unless another input names them.
+	Possible []Possible
 	// Warnings describe what else is left out.
 	Warnings []string
 }
@@ -72,7 +72,7 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 	for _, path := range paths {
 		l, err := read(path)
 		names, errs = append(names, l.Names...), append(errs, err)
-		m.Unknown, m.Warnings = append(m.Unknown, l.Unknown...), append(m.Warnings, l.Warnings...)
+		m.Possible, m.Warnings = append(m.Possible, l.Possible...), append(m.Warnings, l.Warnings...)
 	}
 	m.addNames(names)
 	return m, errors.Join(errs...)

@@ -264,7 +264,7 @@ func TestReleaseInfo(t *testing.T) {
 "references": {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "4.18.3"}, "spec": {"tags": [{"name": "cli", "from": {"kind": "DockerImage", "name": "quay.io/o/cli`+digest+`"}}]}}, "versions": {}, "images": `+images+`, "warnings": null}`)
 		_, inList := source.ReadList(file, "linux/amd64")
 		_, _, inSets := source.ReadSets([]string{file})
-		_, inManifests := source.ReadManifests(file)
+		_, inManifests := source.ReadManifests(file, "")
 		const want = "x.json:1: it is the output of `oc adm release info -o json`: give --release " +
 			"quay.io/o/release:4.18.3-x86_64"
 		for _, err := range []error{inList, inSets, inManifests} {

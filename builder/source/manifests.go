@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/fault"
 )
@@ -16,34 +19,79 @@ var (
 		"name a file or a folder with Kubernetes objects that have pods")
 )
 
-// Manifests are files, or folders of files, of Kubernetes objects whose pods name the images.
-type Manifests []string
+// Manifests are files, or folders of files, of Kubernetes objects that name the images.
+type Manifests struct {
+	// Paths of the files and folders.
+	Paths []string `yaml:"paths" jsonschema:"minItems=1,example=rendered/"`
+	// Possible is what happens to names that may be images. list, if left out, lists them in a warning; take takes them;
+	// refuse ends the build; ignore says nothing.
+	Possible PossibleImages `yaml:"possible,omitempty" jsonschema:"enum=list,enum=take,enum=refuse,enum=ignore"`
+}
 
-func (l *Manifests) add(path string) { *l = append(*l, path) }
+// PossibleImages is what happens to names that may be images.
+type PossibleImages string
 
-// UnmarshalYAML decodes a plain list, so that messages name no Go type.
-func (l *Manifests) UnmarshalYAML(decode func(any) error) error { return decode((*[]string)(l)) }
+// The values of PossibleImages; "" is ListPossible.
+const (
+	ListPossible   PossibleImages = "list"
+	TakePossible   PossibleImages = "take"
+	RefusePossible PossibleImages = "refuse"
+	IgnorePossible PossibleImages = "ignore"
+)
+
+func (l *Manifests) add(path string) { l.Paths = append(l.Paths, path) }
+
+// UnmarshalYAML decodes a list of paths, or the fields.
+func (l *Manifests) UnmarshalYAML(decode func(any) error) error {
+	var root node
+	if err := decode(&root); err != nil {
+		return err
+	}
+	if root.Kind != yaml.MappingNode {
+		return decode(&l.Paths)
+	}
+	type fields Manifests // without this method
+	return decode((*fields)(l))
+}
+
+// MarshalYAML writes a list, if there is nothing but paths.
+func (l *Manifests) MarshalYAML() (any, error) {
+	if l.Possible == "" {
+		return l.Paths, nil
+	}
+	type fields Manifests
+	return (*fields)(l), nil
+}
 
 // Validate implements Source.
-func (l *Manifests) Validate() error { return nil }
+func (l *Manifests) Validate() error {
+	values := []PossibleImages{"", ListPossible, TakePossible, RefusePossible, IgnorePossible}
+	switch {
+	case !slices.Contains(values, l.Possible):
+		return fmt.Errorf("manifests.possible (--possible-images) is %q; it must be list, take, refuse or ignore", l.Possible)
+	case len(l.Paths) == 0:
+		return errors.New("manifests name no file: give paths (--manifests)")
+	}
+	return nil
+}
 
 // PathFields implements Source.
-func (l *Manifests) PathFields() []*string { return pointers(*l) }
+func (l *Manifests) PathFields() []*string { return pointers(l.Paths) }
 
 // Read implements Source.
 func (l *Manifests) Read(context.Context, Options) (Content, error) {
-	return readListings(*l, ReadManifests)
+	return readListings(l.Paths, func(path string) (Listing, error) { return ReadManifests(path, l.Possible) })
 }
 
-// ReadManifests finds the images of pods, of pod templates and of some other kinds, in files of
-// Kubernetes objects and in folders of them, such as the output of `helm template` or `kustomize
-// build`. It searches objects of every kind, because custom resources also have pod templates.
-func ReadManifests(path string) (Listing, error) {
+// ReadManifests finds the images in files of Kubernetes objects and in folders of them, such as the output of `helm
+// template` or `kustomize build`: those of pods and of other fields that say so, and as possible says those that may be
+// images.
+func ReadManifests(path string, possible PossibleImages) (Listing, error) {
 	objects, err := ReadObjects([]string{path}, nil)
 	if err != nil {
 		return Listing{}, err
 	}
-	l := Listing{Unknown: objects.Unknown}
+	var l Listing
 	var errs []error
 	for _, use := range objects.Uses {
 		switch {
@@ -57,13 +105,23 @@ func ReadManifests(path string) (Listing, error) {
 			l.Names, errs = append(l.Names, name), append(errs, err)
 		}
 	}
+	switch {
+	case possible == TakePossible:
+		for _, p := range objects.Possible {
+			l.Names = append(l.Names, Named{Reference: p.Reference, Origin: p.Image.Position()})
+		}
+	case possible == RefusePossible && len(objects.Possible) > 0:
+		errs = append(errs, fmt.Errorf("%s: %w: %s", path, ErrPossible, DescribePossible(objects.Possible)))
+	case possible != IgnorePossible:
+		l.Possible = objects.Possible
+	}
 	if err := errors.Join(errs...); err != nil {
 		return Listing{}, err
 	}
-	if len(l.Names)+len(l.Unknown) == 0 {
+	if len(l.Names)+len(l.Possible) == 0 {
 		return Listing{}, withWarnings(fmt.Errorf("%s: %w", path, ErrNoImages), l.Warnings)
 	}
-	return l, nil // other inputs may name the unknown images
+	return l, nil // other inputs may name the possible images
 }
 
 // withWarnings adds warnings that may explain the error.

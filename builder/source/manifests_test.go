@@ -59,8 +59,8 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	manifests, err := source.ReadManifests(dir)
-	if err != nil || len(manifests.Unknown)+len(manifests.Warnings) > 0 {
+	manifests, err := source.ReadManifests(dir, "")
+	if err != nil || len(manifests.Possible)+len(manifests.Warnings) > 0 {
 		t.Fatalf("got %+v, %v; want no error, no warnings and no unknown kinds", manifests, err)
 	}
 	var got []string
@@ -142,8 +142,8 @@ func TestKinds(t *testing.T) {
 func checkKind(t *testing.T, content string, want []string) {
 	t.Helper()
 	objects, err := source.ReadObjects([]string{list(t, "x.yaml", content)}, nil)
-	if err != nil || len(objects.Unknown) > 0 {
-		t.Errorf("got %v and the unknown kinds %+v, want neither\n%s", err, objects.Unknown, content)
+	if err != nil || slices.ContainsFunc(objects.Possible, func(p source.Possible) bool { return !strings.HasPrefix(p.Path, "metadata") }) {
+		t.Errorf("got %v and the possible images %+v, want neither\n%s", err, objects.Possible, content)
 	}
 	var got []string
 	for _, use := range objects.Uses {
@@ -158,95 +158,8 @@ func checkKind(t *testing.T, content string, want []string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q\n%s", got, want, content)
 	}
-	if l, err := source.ReadManifests(list(t, "x.yaml", content)); err != nil || len(l.Names) != len(want) {
+	if l, err := source.ReadManifests(list(t, "x.yaml", content), ""); err != nil || len(l.Names) != len(want) {
 		t.Errorf("got %+v, %v; want the images %q\n%s", l, err, want, content)
-	}
-}
-
-// unknownKinds are objects of kinds that pinbox does not know, and one without a kind.
-var unknownKinds = `apiVersion: monitoring.coreos.com/v1
-kind: Prometheus
-metadata: {annotations: {logoImage: "a logo.png"}}
-spec:
-  image: quay.io/a/prometheus:1
-  baseImage: docker://quay.io/a/base
-  images: [quay.io/a/one:1, busybox]
-  thanos: {image: {repository: quay.io/a/thanos, tag: "1"}, version: "1"}
-  rules: {image: {registry: quay.io/a, repository: rules, digest: "` + digest[1:] + `"}}
-  sidecarImage: quay.io/a/app:1
-  containers: [{image: quay.io/a/app:1}]
-  url: quay.io/a/other:1
-status: {image: quay.io/a/status:1}
----
-kind: ConfigMap
-metadata: {name: x}
-data:
-  proxyImages: {a: quay.io/a/proxy` + digest + `}
-  image: not an image
----
-workerImage: quay.io/a/prometheus:1
----
-apiVersion: apps/v1
-kind: Deployment
-metadata: {annotations: {image: quay.io/a/annotated:1}}
-`
-
-// A bug was to leave out images in unknown kinds without a warning.
-func TestUnknownKinds(t *testing.T) {
-	l, err := source.ReadManifests(list(t, "x.yaml", unknownKinds))
-	if err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
-		t.Fatalf("got %+v, %v; want one name and no warnings", l, err)
-	}
-	var got []string
-	for _, u := range l.Unknown {
-		got = append(got, fmt.Sprintf("%d %s %s", u.Image.Line, u.Reference, u.Kind))
-	}
-	want := []string{
-		"5 quay.io/a/prometheus:1 Prometheus.monitoring.coreos.com",
-		"6 quay.io/a/base:latest Prometheus.monitoring.coreos.com",
-		"7 quay.io/a/one:1 Prometheus.monitoring.coreos.com", "8 quay.io/a/thanos:1 Prometheus.monitoring.coreos.com",
-		"9 quay.io/a/rules" + digest + " Prometheus.monitoring.coreos.com",
-		"18 quay.io/a/proxy" + digest + " ConfigMap", "21 quay.io/a/prometheus:1 an object without a kind",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
-	}
-	const description = "2 images in kinds that pinbox does not know: ConfigMap (quay.io/a/proxy" + digest +
-		"), an object without a kind (quay.io/a/prometheus:1)"
-	if text := source.DescribeUnknown(l.Unknown[5:]); text != description {
-		t.Errorf("got %s, want %s", text, description)
-	}
-}
-
-// Keys and mappings that name images in other ways, as operators do. A bug was that lint reported
-// none of them.
-func TestWaysToNameImages(t *testing.T) {
-	for field, want := range map[string]string{
-		"imageName: quay.io/a/postgres:17":                                 "quay.io/a/postgres:17",
-		"imageRef: quay.io/a/b:1":                                          "quay.io/a/b:1",
-		"osImageURL: quay.io/a/os" + digest:                                "quay.io/a/os" + digest,
-		"OPERATOR_IMAGE_NAME: quay.io/a/b:1":                               "quay.io/a/b:1",
-		"imagePullSpec: quay.io/a/b:1":                                     "quay.io/a/b:1",
-		"image: {name: quay.io/a/b, tag: '1'}":                             "quay.io/a/b:1",
-		"image: {registry: quay.io, name: a/b, tag: '1'}":                  "quay.io/a/b:1",
-		"images: [{name: quay.io/a/b, newName: quay.io/c/d, newTag: '2'}]": "quay.io/c/d:2",
-		"images: [{name: quay.io/a/b:1}]":                                  "quay.io/a/b:1",
-		"from: {kind: DockerImage, name: quay.io/a/b:1}":                   "quay.io/a/b:1",
-		"from: {kind: ImageStreamTag, name: quay.io/a/b:1}":                "",
-		"imagePullSecrets: [{name: quay.io/a/b}]":                          "",
-		"imagePolicy: quay.io/a/b:1":                                       "",
-	} {
-		t.Run(field, func(t *testing.T) {
-			l, err := source.ReadManifests(list(t, "x.yaml",
-				"kind: Thing\nspec: {containers: [{image: quay.io/x/y:1}], "+field+"}\n"))
-			got := ""
-			for _, u := range l.Unknown {
-				got += u.Reference.String()
-			}
-			if err != nil || got != want {
-				t.Errorf("got %q, %v, want %q", got, err, want)
-			}
-		})
 	}
 }
 
@@ -254,7 +167,7 @@ func TestWaysToNameImages(t *testing.T) {
 func TestNoImagesInSchemas(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
 		"spec: {versions: [{schema: {image: {default: quay.io/a/b:1}, baseImage: quay.io/a/b:1}}]}\n"
-	if l, err := source.ReadManifests(list(t, "x.yaml", crd)); !errors.Is(err, source.ErrNoImages) {
+	if l, err := source.ReadManifests(list(t, "x.yaml", crd), ""); !errors.Is(err, source.ErrNoImages) {
 		t.Errorf("got %+v, %v, want no images", l, err)
 	}
 }
@@ -265,13 +178,13 @@ func TestExpressions(t *testing.T) {
 	const task = "apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  steps:\n  - image: $(params.image)\n"
 	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n" +
 		"      image: \"quay.io/a/{{inputs.parameters.image}}\"\n"
-	l, err := source.ReadManifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow))
+	l, err := source.ReadManifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow), "")
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0],
 		"x.yaml:5: left out: image $(params.image) is filled in when the object runs") ||
 		!strings.Contains(l.Warnings[1], "x.yaml:13: ") {
 		t.Errorf("got %+v, %v; want one name, and a warning for each of lines 5 and 13", l, err)
 	}
-	if _, err := source.ReadManifests(list(t, "x.yaml", task)); !errors.Is(err, source.ErrNoImages) ||
+	if _, err := source.ReadManifests(list(t, "x.yaml", task), ""); !errors.Is(err, source.ErrNoImages) ||
 		!strings.Contains(err.Error(), "$(params.image)") {
 		t.Errorf("got %v, want %v with $(params.image)", err, source.ErrNoImages)
 	}
@@ -279,7 +192,7 @@ func TestExpressions(t *testing.T) {
 		"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n",
 		strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1),
 	} {
-		if _, err := source.ReadManifests(list(t, "x.yaml", content)); !errors.Is(err, pinset.ErrBadName) {
+		if _, err := source.ReadManifests(list(t, "x.yaml", content), ""); !errors.Is(err, pinset.ErrBadName) {
 			t.Errorf("got %v, want %v", err, pinset.ErrBadName)
 		}
 	}
@@ -298,7 +211,7 @@ func TestInvalidManifests(t *testing.T) {
 		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := source.ReadManifests(list(t, "x.yaml", c.content)); !errors.Is(err, c.want) ||
+			if _, err := source.ReadManifests(list(t, "x.yaml", c.content), ""); !errors.Is(err, c.want) ||
 				!strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
@@ -329,7 +242,7 @@ func TestAliases(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			file := list(t, "x.yaml", content)
 			_, _, inMirrors := source.ReadMirrors([]string{file})
-			_, inManifests := source.ReadManifests(file)
+			_, inManifests := source.ReadManifests(file, "")
 			_, _, inSets := source.ReadSets([]string{file})
 			_, inList := source.ReadList(file, "linux/amd64")
 			for want, err := range map[error]error{
@@ -390,11 +303,11 @@ func TestConsecutiveJSON(t *testing.T) {
 		t.Errorf("sets: got %+v, %v; want 2, the second from line 3", sets, err)
 	}
 	const pod = `{"kind": "Pod", "spec": {"containers": [{` + "\n" + `"image": "quay.io/a/b:1"}]}}` + "\n"
-	l, err := source.ReadManifests(list(t, "x.json", pod+pod))
+	l, err := source.ReadManifests(list(t, "x.json", pod+pod), "")
 	if err != nil || len(l.Names) != 2 || !strings.HasSuffix(l.Names[1].Origin, "x.json:4") {
 		t.Errorf("manifests: got %+v, %v; want 2 names, the second from line 4", l, err)
 	}
-	_, err = source.ReadManifests(list(t, "x.json", pod+pod+"{"))
+	_, err = source.ReadManifests(list(t, "x.json", pod+pod+"{"), "")
 	const want = "line 4: after 2 JSON values"
 	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a truncated object: got %v, want %v with %q", err, source.ErrManifest, want)

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -69,8 +67,8 @@ type RawSet struct {
 type Objects struct {
 	Uses []Use
 	Sets []RawSet
-	// Unknown are images in objects of unknown kinds that are not among the uses.
-	Unknown []Unknown
+	// Possible are names that may be images, and are not among the uses.
+	Possible []Possible
 	// Kubelets are policies of kubelets, and AlwaysPull where an API server gets AlwaysPullImages.
 	Kubelets   []KubeletPolicy
 	AlwaysPull []Field
@@ -115,8 +113,12 @@ type walker struct {
 	Objects
 	documents int
 	file      string
-	// taken are the values that were read as images.
+	// path leads from the object to the value that is looked at.
+	path []string
+	// taken are the values that were read as images, or as parts of their names.
 	taken map[*yaml.Node]bool
+	// depth counts the texts around the value, and unpacked is the size in bytes of all that were parsed.
+	depth, unpacked int
 }
 
 func (w *walker) read(path string) error {
@@ -140,42 +142,74 @@ func (w *walker) stream(r io.Reader, name string) error {
 			return fmt.Errorf("%s:%d: %w", name, root.Line, err)
 		}
 		o, ok := objectOf(root)
-		if !ok {
-			o = object{imageKind: imageKind{fields: podFields()}, name: "an object without a kind"}
+		if !ok { // such as the values of a chart
+			o = object{imageKind: imageKind{fields: podFields(), unsure: true}, name: "an object without a kind"}
 		}
-		w.walk(root, o)
+		w.walk(root, "", o)
 	}
 	return nil
 }
 
-func (w *walker) walk(n *yaml.Node, in object) {
-	if n.Kind != yaml.MappingNode {
+// walk looks at each text below a node. key is the key, the variable or the flag whose value the node is.
+func (w *walker) walk(n *yaml.Node, key string, in object) {
+	switch n.Kind {
+	case yaml.ScalarNode:
 		w.plugin(n)
-		for _, child := range n.Content {
-			w.walk(child, in)
+		w.text(n, key, in)
+		return
+	case yaml.SequenceNode:
+		of := key
+		for i, child := range n.Content {
+			w.step(fmt.Sprintf("[%d]", i), child, of, in)
+			if of = key; strings.HasPrefix(child.Value, "-") && !strings.Contains(child.Value, "=") {
+				of = child.Value // the next argument is the value of this flag
+			}
 		}
 		return
 	}
 	o, isObject := objectOf(n)
 	if isObject {
+		w.path, o.nested = nil, in.nested
 		in = o
 	}
 	w.set(n)
 	w.kubelet(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		key, value := n.Content[i].Value, n.Content[i+1]
 		for _, f := range in.fields {
-			for _, m := range f.mappings(key, value) {
+			for _, m := range f.mappings(n.Content[i].Value, n.Content[i+1]) {
 				w.use(m, f, in)
 			}
 		}
-		below := in
-		below.known = in.known || isObject && key == "status" // a status requests no image
-		if !below.known {
-			w.unknown(key, value, in.name)
-		}
-		w.walk(value, below)
 	}
+	w.parts(n, key, in)
+	below := in
+	below.shared = sharedBy(n, in.shared)
+	variable := document.Text(document.Field(n, "name"))
+	path := w.path
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i].Value, n.Content[i+1]
+		inside, of := below, key
+		switch {
+		case isObject && key == "status": // it requests no image
+			inside.none = true
+		case key == "metadata" || key == "annotations":
+			inside.unsure = true
+		case variable != "" && (key == "value" || key == "default"):
+			of = variable
+		}
+		w.path = path
+		w.text(n.Content[i], "", inside)
+		w.step(key, value, of, inside)
+	}
+	w.path = path
+}
+
+// step walks into a value of a mapping or a list.
+func (w *walker) step(name string, n *yaml.Node, key string, in object) {
+	path := w.path
+	w.path = append(path[:len(path):len(path)], name)
+	w.walk(n, key, in)
+	w.path = path
 }
 
 // unrendered stands for a value that is not a scalar, most often the braces of a template.
@@ -196,76 +230,17 @@ func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	if image != nil && image.Kind != yaml.ScalarNode {
 		use.Image = Field{unrendered, w.file, image.Line} // YAML parses two braces as mappings
 	}
+	if in.nested { // it may be a template, or an example in a document
+		if _, err := pinset.ParseReference(use.Image.Text); err != nil {
+			return
+		}
+	}
 	if use.Image.Text != "" || use.Policy.Text != "" {
 		w.Uses = append(w.Uses, use)
 	}
 	if image != nil {
 		w.taken[image] = true
 	}
-}
-
-// imageKeys matches keys whose values name images, such as image, osImageURL and imageName in
-// custom resources.
-var imageKeys = regexp.MustCompile(`(?i)image(_?(name|ref|reference|url|uri|pull_?spec))?s?$`)
-
-// unknown collects full names of images below a key of imageKeys: in its value, in a list or in a
-// mapping. A text below another key could be anything. In builds and image streams of OpenShift the
-// mapping names the kind: build/v1, ObjectReference of the kind DockerImage.
-func (w *walker) unknown(key string, value *yaml.Node, kind string) {
-	if !imageKeys.MatchString(key) && document.Text(document.Field(value, "kind")) != "DockerImage" {
-		return
-	}
-	for _, n := range append([]*yaml.Node{value}, value.Content...) {
-		name, parts := imageName(n)
-		text := strings.TrimPrefix(name, "docker://")
-		ref, short, err := pinset.Expand(text)
-		if err != nil || short || w.taken[n] {
-			continue
-		}
-		w.taken[n] = true
-		for _, part := range parts { // else the repository would be an image of its own
-			w.taken[part] = true
-		}
-		w.Unknown = append(w.Unknown, Unknown{Field{text, w.file, n.Line}, ref, kind})
-	}
-}
-
-// nameParts are the fields of a name in parts, as in most custom resources, charts and
-// Kustomizations. Of several fields for a part the first is used.
-var nameParts = []struct {
-	before string
-	fields []string
-}{
-	{"", []string{"registry"}},
-	{"/", []string{"repository", "newName", "name"}},
-	{":", []string{"newTag", "tag"}},
-	{"@", []string{"digest"}},
-}
-
-// imageName returns the name in a scalar or in parts, and the nodes of the parts.
-func imageName(n *yaml.Node) (name string, parts []*yaml.Node) {
-	name = document.Text(n)
-	for _, part := range nameParts {
-		for _, field := range part.fields {
-			value := document.Field(n, field)
-			if text := document.Text(value); text != "" {
-				name, parts = name+part.before+text, append(parts, value)
-				break
-			}
-		}
-	}
-	return strings.TrimPrefix(name, "/"), parts
-}
-
-// dropUsed removes unknown images that are also used.
-func (w *walker) dropUsed() {
-	used := map[pinset.Reference]bool{}
-	for _, use := range w.Uses {
-		if ref, _, err := pinset.Expand(use.Image.Text); err == nil {
-			used[ref] = true
-		}
-	}
-	w.Unknown = slices.DeleteFunc(w.Unknown, func(u Unknown) bool { return used[u.Reference] })
 }
 
 // set adds an object if it is a PinnedImageSet. References to one, such as owners, also have a

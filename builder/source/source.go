@@ -72,9 +72,8 @@ func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error
 		return m, err
 	}
 	m.Sets, m.Warnings = sets, append(m.Warnings, warnings...)
-	if len(m.Unknown) > 0 && m.empty() {
-		return m, fmt.Errorf("%w; left out: %s; add images that nodes pull with --image",
-			ErrNoImages, DescribeUnknown(m.Unknown))
+	if len(m.Possible) > 0 && m.empty() {
+		return m, fmt.Errorf("%w: %s", ErrPossible, DescribePossible(m.Possible))
 	}
 	return m, nil
 }

@@ -54,7 +54,7 @@ func open(t *testing.T, path string) (count int) {
 // Material is what all sources name together, each for its own set.
 func TestRead(t *testing.T) {
 	const pod = "kind: Pod\nspec: {containers: [{image: quay.io/a/pod:1}]}\n"
-	const other = "kind: Thing\nspec: {sidecarImage: quay.io/a/side:1}\n"
+	const other = "kind: Thing\nspec: {side: quay.io/a/side:1}\n"
 	set := list(t, "set.yaml", string(sample.Set("mine", "quay.io/a/pinned"+digest)))
 	names, pods := list(t, "names.txt", "quay.io/a/list:1\n"), list(t, "pod.yaml", pod+"---\n"+other)
 	archive := ocMirrorArchive(t, "quay.io/a/mirrored:1")
@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 		{Source: &source.Images{"quay.io/a/image:1", "quay.io/a/image:2"}, Set: "own", Pools: []string{"worker"}},
 		{Source: &source.ImageLists{names}},
 		{Source: &source.PinnedImageSets{set}}, // a file counts once
-		{Source: &source.Manifests{pods}},
+		{Source: &source.Manifests{Paths: []string{pods}}},
 		{Source: &source.Release{Image: "quay.io/a/release:1"}},
 		{Source: &source.Release{Image: "quay.io/a/release:2"}, Set: "ocp"},
 		{Source: &source.OCMirror{Paths: []string{archive}}},
@@ -88,8 +88,8 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
-	if len(m.Sets) != 1 || len(m.Unknown) != 1 || len(m.RegistryReasons) != 1 {
-		t.Errorf("got %d sets, %d unknown images and %q, want one of each", len(m.Sets), len(m.Unknown), m.RegistryReasons)
+	if len(m.Sets) != 1 || len(m.Possible) != 1 || len(m.RegistryReasons) != 1 {
+		t.Errorf("got %d sets, %d possible images and %q, want one of each", len(m.Sets), len(m.Possible), m.RegistryReasons)
 	}
 	if got := open(t, archive); got != 1 {
 		t.Errorf("got %d open files of the archive, want one for as long as images are read", got)

@@ -60,9 +60,14 @@ func Kinds() []Kind {
 		},
 		{
 			Key: "manifests", Example: "rendered/", New: func() Source { return &Manifests{} },
-			Doc: "Kubernetes objects whose pods name the images, in files or in folders of files",
+			Doc: "Kubernetes objects that name the images, in files or in folders of files",
 			Flags: []Flag{
 				{Name: "manifests", Value: "PATH", Set: set((*Manifests).add), Objects: []string{"Pod", "Deployment"}},
+				{
+					Name: "possible-images", Value: "NAME", SingleValue: true,
+					Doc: "names in --manifests that may be images: list them in a warning (the default), take, refuse or ignore them",
+					Set: set(func(m *Manifests, v string) { m.Possible = PossibleImages(v) }),
+				},
 			},
 		},
 		{

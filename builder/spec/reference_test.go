@@ -80,6 +80,11 @@ func (r *reference) value(path string, s *jsonschema.Schema) (text, name string)
 		}
 		return "[mapping](#" + anchor(r.headings[name]) + ")", name
 	}
+	if len(s.OneOf) > 0 {
+		list, _ := r.value(path, s.OneOf[0])
+		fields, name := r.value(path, s.OneOf[1])
+		return list + ", or a " + fields, name
+	}
 	if s.Type == "array" {
 		item, name := r.value(path, s.Items)
 		return "list of " + strings.NewReplacer("text,", "texts,", "[mapping]", "[mappings]").Replace(item), name

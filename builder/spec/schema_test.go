@@ -48,6 +48,11 @@ func entrySchema(r *jsonschema.Reflector) (*jsonschema.Schema, jsonschema.Defini
 	for _, kind := range source.Kinds() {
 		add(kind.Key, kind.New(), kind.Doc, kind.Example)
 	}
+	// Manifests are a list of paths, or have fields.
+	manifests, _ := fields.Get("manifests")
+	*manifests = jsonschema.Schema{Description: manifests.Description, OneOf: []*jsonschema.Schema{
+		{Type: "array", Items: &jsonschema.Schema{Type: "string", Examples: manifests.Examples}}, {Ref: manifests.Ref},
+	}}
 	add("set", "", r.CommentMap[entry+".Set"], "site")
 	add("pools", []string{}, r.CommentMap[entry+".Pools"], "worker")
 	return &jsonschema.Schema{

@@ -71,7 +71,7 @@ func runLint(cmd *cobra.Command, output cli.Output, lockPath, version string, pa
 	if version != "" {
 		findings, requests = append(findings, lint.Pools(objects)...), lint.Requests(cluster)
 	}
-	err = printFindings(cmd, output, lockPath, objects, findings, lint.Unchecked(objects, lock), requests)
+	err = printFindings(cmd, output, lockPath, objects, findings, requests)
 	if err == nil && len(findings) > 0 {
 		err = cli.Reported(cli.ExitInput)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -66,29 +65,25 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// lint reports an image in an unknown kind, either in a warning or in a finding. Bugs were to report it in
-// neither, and in both.
-func TestLintOfUnknownKinds(t *testing.T) {
+// lint reports a name that may be an image unless the lock has it. A bug was to report it in no finding.
+func TestLintOfPossibleImages(t *testing.T) {
 	const image = "quay.io/site/app@" + someDigest
 	lock := write(t, "site.lock.json",
 		[]byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":[{"pin":"`+image+
 			`","manifest":"`+someDigest+`","config":"`+someDigest+`","from":null,"layers":null}]}`))
 	fleet := write(t, "fleet.yaml",
-		[]byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  image: quay.io/site/other:1\n  workerImage: "+image+"\n"))
-	const other, app = ":4: quay.io/site/other:1 is in Fleet.example.com, a kind that pinbox does not know: ",
-		":5: " + image + " is in"
-	const warning = "1 image in kinds that pinbox does not know: Fleet.example.com (" + image + ")"
+		[]byte("apiVersion: example.com/v1\nkind: Fleet\nspec:\n  site: quay.io/site/other:1\n  worker: "+image+"\n"))
+	const other, app = ":4: quay.io/site/other:1 in spec.site of Fleet.example.com may be an image",
+		":5: " + image + " in spec.worker of"
 	for _, c := range []struct {
-		flags    []string
-		output   []string
-		warnings []string
+		flags  []string
+		output []string
 	}{
-		{nil, []string{other, app}, nil},
-		{[]string{"--lock", lock}, []string{other}, []string{warning}}, // its pull policy is not known
+		{nil, []string{other, app}}, {[]string{"--lock", lock}, []string{other}},
 	} {
 		args := append([]string{"lint", fleet}, c.flags...)
 		code, stdout, stderr := pinbox(t.Context(), args...)
-		if code != cli.ExitInput || stderr != printed(c.warnings) || strings.Count(stdout, " is in Fleet") != len(c.output) {
+		if code != cli.ExitInput || stderr != "" || strings.Count(stdout, "may be an image") != len(c.output) {
 			t.Errorf("%q: got exit code %d, want %d\n%s%s", c.flags, code, cli.ExitInput, stdout, stderr)
 		}
 		for _, output := range c.output {
@@ -96,23 +91,12 @@ func TestLintOfUnknownKinds(t *testing.T) {
 				t.Errorf("%q: got\n%s\nwant %q", c.flags, stdout, output)
 			}
 		}
-		var result struct {
-			Findings []lint.Finding
-			Warnings []string
-		}
+		var result struct{ Findings []lint.Finding }
 		_, stdout, stderr = pinbox(t.Context(), append(args, "--output", "json")...)
-		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" ||
-			len(result.Findings) != len(c.output) || !slices.Equal(result.Warnings, c.warnings) {
+		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != len(c.output) {
 			t.Errorf("%q: got %v, want JSON\n%s%s", c.flags, err, stdout, stderr)
 		}
 	}
-}
-
-func printed(warnings []string) (text string) {
-	for _, w := range warnings {
-		text += "warning: " + w + "\n"
-	}
-	return text
 }
 
 // What manifests name and a build leaves out is told, until another input has it.
@@ -129,25 +113,20 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\n"+
-		"spec: {image: '%s', images: ['%s']}\n---\nkind: Pod\nspec: {containers: [{image: '%s'}]}\n", pin, tag, other))
+		"spec: {site: '%s', others: ['%s']}\n---\nkind: Pod\nspec: {containers: [{image: '%s'}]}\n", pin, tag, other))
 	for _, c := range []struct {
 		args   []string
 		output string
 	}{
-		{
-			nil, "warning: left out: 2 images in kinds that pinbox does not know: Fleet.example.com (" + pin + ", " + tag +
-				"); add images that nodes pull with --image\n",
-		},
-		{
-			[]string{"--image", tag}, "warning: left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" +
-				pin + "); ",
-		},
+		{nil, "warning: named but not taken: 2 images:\n  Fleet.example.com  spec.site       " + pin + "\n  Fleet.example.com  spec.others[0]  " + tag},
+		{[]string{"--image", tag}, "warning: named but not taken: 1 image:\n  Fleet.example.com  spec.site  " + pin},
+		{[]string{"--possible-images", "take"}, ""},
 		{[]string{"--image", tag, "--set", write(t, "set.yaml", sample.Set("worker", pin))}, ""},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests},
 			c.args...)...)
 		if code != cli.ExitOK || !strings.Contains(stderr, c.output) ||
-			c.output == "" && strings.Contains(stderr, "left out") {
+			c.output == "" && strings.Contains(stderr, "not taken") {
 			t.Errorf("%q: got exit code %d, want %d and %q\n%s%s", c.args, code, cli.ExitOK, c.output, stdout, stderr)
 		}
 	}
@@ -160,17 +139,16 @@ func TestManifestsOfUnknownKindsAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {image: '%s'}\n",
+	manifests := write(t, "m.yaml", fmt.Appendf(nil, "apiVersion: example.com/v1\nkind: Fleet\nspec: {site: '%s'}\n",
 		tag))
 	args := []string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests}
 	code, _, stderr := pinbox(t.Context(), args...)
-	if want := "left out: 1 image in kinds that pinbox does not know: Fleet.example.com (" + tag +
-		"); add images that nodes pull with --image"; code != cli.ExitInput || !strings.Contains(stderr, want) {
+	if want := "named but not taken: 1 image:\n  Fleet.example.com  spec.site  " + tag; code != cli.ExitInput || !strings.Contains(stderr, want) {
 		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitInput, want, stderr)
 	}
 	set := write(t, "set.yaml", sample.Set("worker", push(t, r, img)))
 	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != cli.ExitOK ||
-		!strings.Contains(stderr, "warning: left out: 1 image in kinds") {
+		!strings.Contains(stderr, "warning: named but not taken: 1 image:") {
 		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, cli.ExitOK, stderr)
 	}
 	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != cli.ExitOK ||

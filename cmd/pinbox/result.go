@@ -246,16 +246,11 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	return err
 }
 
-// printFindings prints the findings of lint, what of a cluster asks a registry, and a warning about images that it
-// cannot check. lock is the path of the lock, or "".
+// printFindings prints the findings of lint, and what of a cluster asks a registry. lock is the path of the lock, or "".
 func printFindings(
 	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
-	unchecked []source.Unknown, requests []lint.Request,
+	requests []lint.Request,
 ) error {
-	var warnings []string
-	if len(unchecked) > 0 {
-		warnings = append(warnings, source.DescribeUnknown(unchecked))
-	}
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), struct {
 			Findings []lint.Finding `json:"findings"`
@@ -263,13 +258,9 @@ func printFindings(
 			Uses     int            `json:"uses"` // of images, by containers and volumes
 			Sets     int            `json:"sets"`
 			Lock     string         `json:"lock,omitempty"`
-			Warnings []string       `json:"warnings,omitempty"`
 			Requests []lint.Request `json:"requests,omitempty"`
-		}{
-			append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, warnings, requests,
-		})
+		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, requests})
 	}
-	printWarnings(cmd, warnings)
 	w := cmd.OutOrStdout()
 	for _, f := range findings {
 		fmt.Fprintln(w, f)
