@@ -79,7 +79,8 @@ func imageKinds() []imageKind {
 		{group: pinset.Group, kinds: []string{pinset.Kind}, none: true}, // lint reads its images separately
 		{group: "admissionregistration.k8s.io", none: true},
 		{group: "constraints.gatekeeper.sh", none: true}, {group: "templates.gatekeeper.sh", none: true},
-		{group: "kyverno.io", none: true}, {group: "policies.kyverno.io", none: true}, {group: "policy.sigstore.dev", none: true},
+		{group: "kyverno.io", none: true}, {group: "policies.kyverno.io", none: true},
+		{group: "policy.sigstore.dev", none: true},
 		{group: "image.openshift.io", unsure: true}, {group: "build.openshift.io", unsure: true},
 		{group: "kustomize.config.k8s.io", unsure: true}, {group: "mirror.openshift.io", unsure: true},
 		{group: "tekton.dev", kinds: []string{"ClusterTask", "Pipeline", "PipelineRun", "Task", "TaskRun"},

@@ -26,15 +26,17 @@ var imageKeys = regexp.MustCompile(`(?i)image(_?(name|ref|reference|url|uri|pull
 // notRegistries are hosts of names that look like images: Go packages, Git repositories and API groups. A registry
 // inside a cluster has what the cluster builds.
 var notRegistries = regexp.MustCompile(
-	`^((www\.)?github\.com|gitlab\.com|bitbucket\.org|golang\.org|go\.googlesource\.com|pkg\.go\.dev|gopkg\.in|(sigs\.)?k8s\.io|` +
-		`(.*\.)?kubernetes\.io|.*\.svc(\.cluster\.local)?(:[0-9]+)?)$`)
+	`^((www\.)?github\.com|gitlab\.com|bitbucket\.org|golang\.org|go\.googlesource\.com|pkg\.go\.dev|gopkg\.in|` +
+		`(sigs\.)?k8s\.io|(.*\.)?kubernetes\.io|.*\.svc(\.cluster\.local)?(:[0-9]+)?)$`)
 
 // files matches elements of paths that are names of files, as in server/node.go:586.
-var files = regexp.MustCompile(`\.(c|cc|cfg|conf|cpp|crt|go|h|html|ini|java|jar|js|json|key|log|lua|md|pem|php|pl|py|rb|rs|sh|so|sock|sql|` +
-	`tar|tgz|tmpl|toml|ts|txt|xml|ya?ml|zip)$`)
+var files = regexp.MustCompile(`\.(c|cc|cfg|conf|cpp|crt|go|h|html|ini|java|jar|js|json|key|log|lua|md|pem|php|pl|py|` +
+	`rb|rs|sh|so|sock|sql|tar|tgz|tmpl|toml|ts|txt|xml|ya?ml|zip)$`)
 
 // plainTags are tags without a digit.
-var plainTags = []string{"latest", "stable", "main", "master", "nightly", "edge", "dev", "devel", "release", "alpine", "nonroot"}
+var plainTags = []string{
+	"latest", "stable", "main", "master", "nightly", "edge", "dev", "devel", "release", "alpine", "nonroot",
+}
 
 // named reports whether a name has a tag or a digest.
 func named(name string) bool {
@@ -56,12 +58,13 @@ func imageOf(name string, below bool) (ref pinset.Reference, full, ok bool) {
 		return ref, named, !taint && (named || below)
 	case ref.Digest != "":
 		return ref, false, true
-	case !strings.Contains(name, "/"): // nginx:1.27 is an image where a key says so, and else could be anything
+	case !strings.Contains(name, "/"): // nginx:1.27 is an image where a key says so
 		return ref, false, below && named
 	case below:
 		return ref, false, true
 	}
-	return ref, false, named(name) && strings.ContainsAny(ref.Repository[len("docker.io/"):], letters) && likelyTag(ref.Tag)
+	path := ref.Repository[len("docker.io/"):]
+	return ref, false, named(name) && strings.ContainsAny(path, letters) && likelyTag(ref.Tag)
 }
 
 const letters = "abcdefghijklmnopqrstuvwxyz"
@@ -132,5 +135,6 @@ func mentions(text, key string) (all []mention) {
 
 // inWord reports whether a character may be in a name, or makes a word no name: a $ or a % fills in something.
 func inWord(r rune) bool {
-	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("./:@_-+%*~", r) || r > 127
+	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' ||
+		strings.ContainsRune("./:@_-+%*~", r) || r > 127
 }

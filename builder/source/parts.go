@@ -9,8 +9,8 @@ import (
 	"github.com/pinbox/pinbox/storage/document"
 )
 
-// nameParts are the keys of a name in parts, as in custom resources, values of charts, and Kustomizations. Of several keys
-// for a part the first is used.
+// nameParts are the keys of a name in parts, as in custom resources, values of charts, and Kustomizations. Of several
+// keys for a part the first is used.
 var nameParts = struct{ registry, repository, image, tag, version, digest []string }{
 	registry:   []string{"registry", "imageRegistry", "hub"},
 	repository: []string{"repository", "imageRepository", "newName"},
@@ -20,18 +20,20 @@ var nameParts = struct{ registry, repository, image, tag, version, digest []stri
 	digest:     []string{"digest", "imageDigest", "sha256", "sha"},
 }
 
-// shared are parts of names that stand above the mappings of the images: the hub and the tag of Istio's charts, the base
-// of components, the version of what an image belongs to.
+// shared are parts of names that stand above the mappings of the images: the hub and the tag of Istio's charts, the
+// base of components, the version of what an image belongs to.
 type shared struct {
 	prefix, tag, version string
 }
 
-// sharedBy returns what the names below a mapping share, with what they shared above it. A version is for the next level.
+// sharedBy returns what the names below a mapping share, with what they shared above it. A version is for the next
+// level.
 func sharedBy(n *yaml.Node, above shared) shared {
 	below := above
 	for _, of := range []*yaml.Node{document.Field(n, "global"), n} {
 		for _, key := range []string{"registry", "imageRegistry", "hub", "base"} {
-			if text := document.Text(document.Field(of, key)); strings.ContainsAny(text, "./") && !strings.Contains(text, "://") {
+			text := document.Text(document.Field(of, key))
+			if strings.ContainsAny(text, "./") && !strings.Contains(text, "://") {
 				below.prefix, below.tag = text, document.Text(document.Field(of, "tag"))
 			}
 		}
@@ -139,7 +141,8 @@ func hasHost(name string) bool {
 	return found && (strings.ContainsAny(host, ".:") || host == "localhost")
 }
 
-// besideKeys are the keys of a tag that stands beside a name: rancherImage and rancherImageTag, proxyImage and proxyVersion.
+// besideKeys are the keys of a tag that stands beside a name: rancherImage and rancherImageTag, proxyImage and
+// proxyVersion.
 func besideKeys(key string) (keys []string) {
 	stem := strings.TrimRight(imageWord.ReplaceAllString(key, ""), "_")
 	for _, tag := range []string{"Tag", "_tag", "_TAG", "Version", "_version", "_VERSION"} {
@@ -154,7 +157,8 @@ func besideKeys(key string) (keys []string) {
 // imageWord is the end of a key that says that it is an image.
 var imageWord = regexp.MustCompile(`(?i)_?image(_?(name|ref|repository|repo|url))?$`)
 
-// joinBeside returns the name of a key of a mapping with the tag of another key of it, and their values; "" if there is none.
+// joinBeside returns the name of a key of a mapping with the tag of another key of it, and their values; "" if there is
+// none.
 func joinBeside(n *yaml.Node, key string, value *yaml.Node) (name string, used []*yaml.Node) {
 	name = strings.TrimPrefix(document.Text(value), "docker://")
 	if name == "" || named(name) || !imageWord.MatchString(key) {

@@ -101,8 +101,8 @@ func (w *walker) possible(at Field, ref pinset.Reference, in object) {
 
 func joinPath(path []string) string { return strings.ReplaceAll(strings.Join(path, "."), ".[", "[") }
 
-// nested returns the documents in a text, which is YAML, JSON, or base64 of these, if they have keys or lists. Their nodes
-// have the lines of the file.
+// nested returns the documents in a text, which is YAML, JSON, or base64 of these, if they have keys or lists. Their
+// nodes have the lines of the file.
 func (w *walker) nested(n *yaml.Node) []*yaml.Node {
 	text, plain := n.Value, true
 	if len(text) >= minEncoded && !strings.ContainsAny(text, " :.-") {
@@ -148,8 +148,8 @@ func moveLines(n, text *yaml.Node, plain bool, seen map[*yaml.Node]bool) {
 	}
 }
 
-// lineOfText returns the line of a file for a line of a text in it, which counts from 0. The text of a block begins in the
-// line after its indicator.
+// lineOfText returns the line of a file for a line of a text in it, which counts from 0. The text of a block begins in
+// the line after its indicator.
 func lineOfText(n *yaml.Node, line int) int {
 	if n.Style&yaml.LiteralStyle != 0 {
 		return n.Line + 1 + line

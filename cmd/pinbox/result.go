@@ -246,7 +246,8 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 	return err
 }
 
-// printFindings prints the findings of lint, and what of a cluster asks a registry. lock is the path of the lock, or "".
+// printFindings prints the findings of lint, and what of a cluster asks a registry. lock is the path of the lock, or
+// "".
 func printFindings(
 	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
 	requests []lint.Request,
