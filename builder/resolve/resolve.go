@@ -3,6 +3,7 @@ package resolve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/progress"
@@ -36,7 +37,9 @@ func Resolve(
 			return Result{}, err
 		}
 	}
-	r.warnPossible()
+	if err := r.possible(); err != nil {
+		return Result{}, err
+	}
 	all, err := r.images(ctx)
 	result := Result{Sets: r.sets, Warnings: r.warnings}
 	for _, img := range all {
@@ -151,8 +154,8 @@ func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
 	return resolved, nil
 }
 
-// warnPossible lists names that may be images, and that no source names.
-func (r *resolver) warnPossible() {
+// possible lists names that may be images, and that no source names, in a warning. Refused ones are an error.
+func (r *resolver) possible() error {
 	named := map[string]bool{}
 	for _, img := range pinset.Union(r.sets...) {
 		named[img.String()] = true
@@ -167,8 +170,12 @@ func (r *resolver) warnPossible() {
 		}
 		return named[ref.String()]
 	})
+	if slices.ContainsFunc(left, func(p source.Possible) bool { return p.Refused }) {
+		return fmt.Errorf("%w: %s", source.ErrPossible, source.DescribePossible(left))
+	}
 	if len(left) > 0 {
 		r.warnings = append(r.warnings, "named but not taken: "+source.DescribePossible(left)+
 			"\nadd those that nodes pull with --image, or all of them with --possible-images take")
 	}
+	return nil
 }

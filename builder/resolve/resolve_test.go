@@ -326,6 +326,14 @@ func TestPossibleImages(t *testing.T) {
 			if diff := cmp.Diff(want, got.Warnings); diff != "" {
 				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
+			// A bug was to refuse also what another source names, although the hint says to add it.
+			_, err = resolved(t, source.Content{
+				Sets: []pinset.Set{{Name: "file", Images: []pinset.Image{b}}}, Named: []source.NamedImages{r.named("x", "", "a:1")},
+				Possible: []source.Possible{{Object: "Thing/x", Path: "spec.a", Reference: r.name(c.name), Refused: true}},
+			}, pinset.Lock{}, progress.Hooks{})
+			if errors.Is(err, source.ErrPossible) != c.warned {
+				t.Errorf("refused: got %v, want %v: %t", err, source.ErrPossible, c.warned)
+			}
 		})
 	}
 }

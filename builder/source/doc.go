@@ -9,6 +9,9 @@
 // builder makes sets of the content: it asks registries for the digests of tags and for the
 // payloads of releases.
 //
+// Of Kubernetes objects it takes the images that are certain by their place, as those of pods. A name elsewhere is a
+// [Possible] image, with which the user decides what happens.
+//
 // The package also has the parsers behind the inputs: PinnedImageSets, lists of images and
 // Kubernetes objects, the output of oc-mirror v2, payloads and signatures of releases, and the
 // mirrors of a cluster. Of the appliance file it knows only spec.sources, and it does not fetch

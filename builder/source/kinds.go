@@ -108,6 +108,8 @@ type object struct {
 	name string
 	// nested is true in an object that stands in a text of another one.
 	nested bool
+	// root is how many elements of the path lead to the object.
+	root   int
 	shared shared
 }
 

@@ -110,10 +110,11 @@ func ReadManifests(path string, possible PossibleImages) (Listing, error) {
 		for _, p := range objects.Possible {
 			l.Names = append(l.Names, Named{Reference: p.Reference, Origin: p.Image.Position()})
 		}
-	case possible == RefusePossible && len(objects.Possible) > 0:
-		errs = append(errs, fmt.Errorf("%s: %w: %s", path, ErrPossible, DescribePossible(objects.Possible)))
 	case possible != IgnorePossible:
 		l.Possible = objects.Possible
+		for i := range l.Possible { // another source may name it
+			l.Possible[i].Refused = possible == RefusePossible
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Listing{}, err

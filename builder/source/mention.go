@@ -21,7 +21,7 @@ type mention struct {
 
 // imageKeys matches keys, variables and flags whose values name images, such as image, osImageURL, imageName,
 // RELATED_IMAGE_proxy and --acme-http01-solver-image.
-var imageKeys = regexp.MustCompile(`(?i)image(_?(name|ref|reference|url|uri|pull_?spec))?s?$|^(RELATED_)?IMAGE_`)
+var imageKeys = regexp.MustCompile(`(?i)image(_?(name|ref|reference|url|uri|pull_?spec))?s?$|^RELATED_IMAGE_`)
 
 // notRegistries are hosts of names that look like images: Go packages, Git repositories and API groups. A registry
 // inside a cluster has what the cluster builds.
@@ -105,7 +105,7 @@ func mentions(text, key string) (all []mention) {
 			return []mention{{text: name, ref: ref, full: full && below}}
 		}
 	}
-	line, before := 0, ""
+	line, before, seen := 0, "", map[string]bool{}
 	for len(text) > 0 {
 		if i := strings.IndexFunc(text, inWord); i != 0 {
 			if i < 0 {
@@ -121,8 +121,9 @@ func mentions(text, key string) (all []mention) {
 		word := text[:end]
 		text = text[end:]
 		trimmed := strings.Trim(word, ".:-")
-		if name, ok := cutTransport(trimmed, before); ok && named(name) {
+		if name, ok := cutTransport(trimmed, before); ok && named(name) && !seen[name] {
 			if ref, _, ok := imageOf(name, imageKey(before)); ok {
+				seen[name] = true
 				all = append(all, mention{text: name, ref: ref, line: line})
 			}
 		}

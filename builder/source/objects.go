@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -77,7 +78,7 @@ type Objects struct {
 // ReadObjects reads files and folders of Kubernetes objects, each file once; "-" is
 // stdin, if there is one.
 func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
-	w := walker{taken: map[*yaml.Node]bool{}}
+	w := walker{taken: map[*yaml.Node]bool{}, listed: map[place]bool{}}
 	seen := map[string]bool{}
 	for _, path := range paths {
 		if path == "-" && stdin != nil {
@@ -113,12 +114,18 @@ type walker struct {
 	Objects
 	documents int
 	file      string
-	// path leads from the object to the value that is looked at.
+	// path leads from the document to the value that is looked at, one element for each key or index.
 	path []string
 	// taken are the values that were read as images, or as parts of their names.
 	taken map[*yaml.Node]bool
-	// depth counts the texts around the value, and unpacked is the size in bytes of all that were parsed.
-	depth, unpacked int
+	// listed are the possible images of each object.
+	listed map[place]bool
+	// depth counts the texts around the value.
+	depth int
+	// unpacked is the size in bytes of the texts of a file that were parsed, and inTexts counts their nodes, with what
+	// their aliases refer to.
+	unpacked, inTexts int
+	err               error
 }
 
 func (w *walker) read(path string) error {
@@ -131,7 +138,7 @@ func (w *walker) read(path string) error {
 }
 
 func (w *walker) stream(r io.Reader, name string) error {
-	w.file = name
+	w.file, w.unpacked, w.inTexts = name, 0, 0
 	roots, err := document.Read(r)
 	if err != nil {
 		return fmt.Errorf("%s: %w: %w", name, ErrManifest, err)
@@ -147,11 +154,19 @@ func (w *walker) stream(r io.Reader, name string) error {
 		}
 		w.walk(root, "", o)
 	}
-	return nil
+	return w.err
 }
 
 // walk looks at each text below a node. key is the key, the variable or the flag whose value the node is.
 func (w *walker) walk(n *yaml.Node, key string, in object) {
+	if in.nested {
+		if w.inTexts++; w.inTexts > maxInTexts {
+			w.tooLarge(n)
+		}
+	}
+	if w.err != nil {
+		return
+	}
 	switch n.Kind {
 	case yaml.ScalarNode:
 		w.plugin(n)
@@ -160,7 +175,9 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	case yaml.SequenceNode:
 		of := key
 		for i, child := range n.Content {
-			w.step(fmt.Sprintf("[%d]", i), child, of, in)
+			w.path = append(w.path, "["+strconv.Itoa(i)+"]")
+			w.walk(child, of, in)
+			w.path = w.path[:len(w.path)-1]
 			if of = key; strings.HasPrefix(child.Value, "-") && !strings.Contains(child.Value, "=") {
 				of = child.Value // the next argument is the value of this flag
 			}
@@ -169,7 +186,7 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	}
 	o, isObject := objectOf(n)
 	if isObject {
-		w.path, o.nested = nil, in.nested
+		o.nested, o.root = in.nested, len(w.path)
 		in = o
 	}
 	w.set(n)
@@ -184,8 +201,7 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	w.parts(n, key, in)
 	below := in
 	below.shared = sharedBy(n, in.shared)
-	variable := document.Text(document.Field(n, "name"))
-	path := w.path
+	variable, kind := document.Text(document.Field(n, "name")), document.Text(document.Field(n, "kind"))
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		inside, of := below, key
@@ -196,20 +212,16 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 			inside.unsure = true
 		case variable != "" && (key == "value" || key == "default"):
 			of = variable
+		case key == "name" && kind == "DockerImage": // ObjectReference of build/v1 and image/v1
+			of, inside.unsure = "image", true
+		case key == "name" && (kind == "ImageStreamTag" || kind == "ImageStreamImage"):
+			inside.none = true
 		}
-		w.path = path
+		w.path = append(w.path, key)
 		w.text(n.Content[i], "", inside)
-		w.step(key, value, of, inside)
+		w.walk(value, of, inside)
+		w.path = w.path[:len(w.path)-1]
 	}
-	w.path = path
-}
-
-// step walks into a value of a mapping or a list.
-func (w *walker) step(name string, n *yaml.Node, key string, in object) {
-	path := w.path
-	w.path = append(path[:len(path):len(path)], name)
-	w.walk(n, key, in)
-	w.path = path
 }
 
 // unrendered stands for a value that is not a scalar, most often the braces of a template.

@@ -47,7 +47,7 @@ func part(n *yaml.Node, keys []string, taken map[*yaml.Node]bool) (value *yaml.N
 	for _, key := range keys {
 		value := document.Field(n, key)
 		if text := strings.TrimSpace(document.Text(value)); text != "" && !taken[value] {
-			return value, strings.TrimPrefix(text, "docker://")
+			return value, strings.TrimPrefix(strings.TrimPrefix(text, "docker://"), "https://")
 		}
 	}
 	return nil, ""
@@ -112,8 +112,8 @@ func joinParts(n *yaml.Node, below bool, above shared, taken map[*yaml.Node]bool
 	case !below || repository == "":
 		return "", nil
 	}
-	switch likely := hasHost(name) || below || strings.Contains(name, "/"); {
-	case !likely:
+	switch {
+	case !below && !strings.Contains(name, "/"):
 		return "", nil
 	case image == "" && !own && !below: // the repository and the version of something else
 		return "", nil

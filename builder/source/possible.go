@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -27,13 +28,25 @@ type Possible struct {
 	Object string
 	// Path leads from the object to the name, as spec.driver.image.
 	Path string
+	// Refused is true if the source refuses the name, unless another source has it.
+	Refused bool
+}
+
+// place is an image in an object.
+type place struct {
+	ref    pinset.Reference
+	object string
 }
 
 const (
 	// maxNesting is how deep texts may stand in texts.
 	maxNesting = 6
-	// maxUnpacked limits the texts in texts of all inputs, in bytes: each level of nesting may decode all of it again.
+	// maxUnpacked limits the texts in the texts of a file, in bytes: each level of nesting may decode all of it again.
 	maxUnpacked = 4 * document.MaxBytes
+	// maxInTexts limits the nodes of these texts, since the aliases of each may add to them.
+	maxInTexts = 1 << 24
+	// maxSteps and maxStep limit the path in a message: its last keys, and the characters of a key.
+	maxSteps, maxStep = 24, 80
 	// minEncoded is the shortest text that is tried as base64.
 	minEncoded = 40
 )
@@ -46,11 +59,9 @@ func (w *walker) text(n *yaml.Node, key string, in object) {
 	if roots := w.nested(n); len(roots) > 0 {
 		below := in
 		below.nested, below.fields = true, podFields()
-		path := w.path
 		w.depth++
 		for _, root := range roots {
 			w.walk(root, key, below)
-			w.path = path
 		}
 		w.depth--
 		return
@@ -95,11 +106,52 @@ func (w *walker) joined(name string, used []*yaml.Node, in object) {
 	w.possible(Field{name, w.file, used[0].Line}, ref, in)
 }
 
+// possible adds a name, once for an object.
 func (w *walker) possible(at Field, ref pinset.Reference, in object) {
-	w.Possible = append(w.Possible, Possible{Image: at, Reference: ref, Object: in.name, Path: joinPath(w.path)})
+	here := place{ref, in.name}
+	if w.listed[here] {
+		return
+	}
+	w.listed[here] = true
+	w.Possible = append(w.Possible, Possible{
+		Image: at, Reference: ref, Object: printable(in.name), Path: joinPath(w.path[in.root:]),
+	})
 }
 
-func joinPath(path []string) string { return strings.ReplaceAll(strings.Join(path, "."), ".[", "[") }
+// joinPath joins a path for a message: the keys are those of a file of others.
+func joinPath(path []string) string {
+	var text strings.Builder
+	if len(path) > maxSteps {
+		path = path[len(path)-maxSteps:]
+		text.WriteString("…")
+	}
+	for i, step := range path {
+		if i > 0 && !strings.HasPrefix(step, "[") {
+			text.WriteString(".")
+		}
+		text.WriteString(printable(step))
+	}
+	return text.String()
+}
+
+// printable shortens a text of a file, and replaces what would break a line of a table.
+func printable(text string) string {
+	if len(text) > maxStep {
+		text = strings.ToValidUTF8(text[:maxStep], "") + "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+}
+
+// tooLarge ends the reading of a file whose texts in texts exceed a limit.
+func (w *walker) tooLarge(n *yaml.Node) {
+	w.err = fmt.Errorf("%s:%d: %w: %w: with the YAML, JSON and base64 in its texts", w.file, n.Line, ErrManifest,
+		document.ErrTooLarge)
+}
 
 // nested returns the documents in a text, which is YAML, JSON, or base64 of these, if they have keys or lists. Their
 // nodes have the lines of the file.
@@ -115,7 +167,11 @@ func (w *walker) nested(n *yaml.Node) []*yaml.Node {
 	if plain && !strings.Contains(text, "\n") && !strings.HasPrefix(start, "{") && !strings.HasPrefix(start, "[") {
 		return nil
 	}
-	if w.unpacked += len(text); w.unpacked > maxUnpacked || w.depth >= maxNesting {
+	if w.depth >= maxNesting {
+		return nil
+	}
+	if w.unpacked += len(text); w.unpacked > maxUnpacked {
+		w.tooLarge(n)
 		return nil
 	}
 	roots, err := document.Read(strings.NewReader(text))
@@ -157,24 +213,15 @@ func lineOfText(n *yaml.Node, line int) int {
 	return n.Line
 }
 
-// dropUsed removes names that are also used, and repeated ones of an object.
+// dropUsed removes names that are also used.
 func (w *walker) dropUsed() {
-	type place struct {
-		ref    pinset.Reference
-		object string
-	}
-	used, seen := map[pinset.Reference]bool{}, map[place]bool{}
+	used := map[pinset.Reference]bool{}
 	for _, use := range w.Uses {
 		if ref, _, err := pinset.Expand(use.Image.Text); err == nil {
 			used[ref] = true
 		}
 	}
-	w.Possible = slices.DeleteFunc(w.Possible, func(p Possible) bool {
-		at := place{p.Reference, p.Object}
-		drop := used[p.Reference] || seen[at]
-		seen[at] = true
-		return drop
-	})
+	w.Possible = slices.DeleteFunc(w.Possible, func(p Possible) bool { return used[p.Reference] })
 }
 
 // DescribePossible lists the names in a table, after their number.

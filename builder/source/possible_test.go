@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/document"
 )
 
 // inObject returns an object of an unknown kind with fields of its spec, in one line.
@@ -157,6 +158,28 @@ func TestNoImages(t *testing.T) {
 	}
 }
 
+// Keys and mappings that name images in other ways, as operators do. A bug was that lint reported none of them.
+func TestKeysOfImages(t *testing.T) {
+	for fields, want := range map[string]string{
+		"imageName: quay.io/a/postgres:17":                              "quay.io/a/postgres:17 and ",
+		"imageRef: quay.io/a/b:1":                                       "quay.io/a/b:1 and ",
+		"osImageURL: quay.io/a/os" + digest:                             "quay.io/a/os" + digest + " and ",
+		"OPERATOR_IMAGE_NAME: quay.io/a/b:1":                            "quay.io/a/b:1 and ",
+		"imagePullSpec: quay.io/a/b:1":                                  "quay.io/a/b:1 and ",
+		"IMAGE_REGISTRY: quay.io/a":                                     " and ",
+		"images: [{name: quay.io/a/b:1}]":                               " and quay.io/a/b:1",
+		"proxyImages: {a: quay.io/a/b:1}":                               " and quay.io/a/b:1",
+		"from: {kind: DockerImage, name: quay.io/a/b:1}":                " and quay.io/a/b:1",
+		"from: {kind: DockerImage, name: quay.io/a/b}":                  " and quay.io/a/b:latest",
+		"from: {kind: ImageStreamTag, name: quay.io/a/b:1}":             " and ",
+		"image: {registry: 'https://quay.io', repository: a, tag: '1'}": " and quay.io/a:1",
+	} {
+		if certain, possible := found(t, inObject(fields)); certain+" and "+possible != want {
+			t.Errorf("%s: got %q and %q, want %q", fields, certain, possible, want)
+		}
+	}
+}
+
 // Each name has its line in the file, also in a text, and the path of its field.
 func TestPositionsOfPossibleImages(t *testing.T) {
 	const content = `apiVersion: v1
@@ -212,9 +235,9 @@ func TestChoiceOfPossibleImages(t *testing.T) {
 			t.Errorf("%q: got %s, %v, want %s", choice, got, err, want)
 		}
 	}
-	_, err := source.ReadManifests(file, source.RefusePossible)
-	if !errors.Is(err, source.ErrPossible) || !strings.Contains(err.Error(), "Fleet.example.com/x  spec.url  quay.io/a/maybe:1") {
-		t.Errorf("refuse: got %v, want %v with the object, the path and the name", err, source.ErrPossible)
+	l, err := source.ReadManifests(file, source.RefusePossible)
+	if err != nil || len(l.Possible) != 1 || !l.Possible[0].Refused {
+		t.Errorf("refuse: got %+v, %v, want one that is refused unless another source has it", l, err)
 	}
 	if err := (&source.Manifests{Paths: []string{file}, Possible: "yes"}).Validate(); err == nil {
 		t.Error("got no error of another choice")
@@ -225,6 +248,41 @@ func TestChoiceOfPossibleImages(t *testing.T) {
 	} {
 		if entries, err := decodeEntries("- " + text); err != nil || !cmp.Equal(entries[0].Source, source.Source(&want)) {
 			t.Errorf("%s: got %+v, %v", text, entries, err)
+		}
+	}
+}
+
+// The aliases of each text may expand to a million nodes. Without a budget for all texts of a file, many small ones
+// would be read for days.
+func TestAliasesInTextsHaveABudget(t *testing.T) {
+	bomb := "a0: &a0 x\n"
+	for i := range 5 {
+		bomb += fmt.Sprintf("a%d: &a%[1]d [%s]\n", i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 10))
+	}
+	content := "kind: ConfigMap\ndata:\n"
+	for i := range 1000 {
+		content += fmt.Sprintf("  t%d: |\n    %s\n", i, strings.ReplaceAll(strings.TrimSpace(bomb), "\n", "\n    "))
+	}
+	_, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	if !errors.Is(err, document.ErrTooLarge) || !strings.Contains(err.Error(), "stdin:") {
+		t.Errorf("got %v, want %v with the line", err, document.ErrTooLarge)
+	}
+}
+
+// What a message says of a file of others has a limit, and breaks no line.
+func TestPathsOfOthers(t *testing.T) {
+	deep := strings.Repeat("{a: ", 1000) + "quay.io/a/b:1" + strings.Repeat("}", 1000)
+	for name, content := range map[string]string{
+		"deep": "kind: ConfigMap\ndata: " + deep, "long": "kind: ConfigMap\ndata: {? " + strings.Repeat("k", 9000) + " : quay.io/a/b:1}",
+		"lines": "kind: ConfigMap\nmetadata: {name: \"a\\nb\"}\ndata: {\"x\\n  y\\t\": quay.io/a/b:1}",
+	} {
+		objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+		if err != nil || len(objects.Possible) != 1 {
+			t.Fatalf("%s: got %+v, %v, want one name", name, objects.Possible, err)
+		}
+		p := objects.Possible[0]
+		if len(p.Path) > 200 || strings.ContainsAny(p.Path+p.Object, "\n\t") {
+			t.Errorf("%s: got %q in %q, want a short path in one line", name, p.Path, p.Object)
 		}
 	}
 }

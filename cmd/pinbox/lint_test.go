@@ -121,6 +121,7 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 		{nil, "warning: named but not taken: 2 images:\n  Fleet.example.com  spec.site       " + pin + "\n  Fleet.example.com  spec.others[0]  " + tag},
 		{[]string{"--image", tag}, "warning: named but not taken: 1 image:\n  Fleet.example.com  spec.site  " + pin},
 		{[]string{"--possible-images", "take"}, ""},
+		{[]string{"--possible-images", "refuse", "--image", tag, "--image", pin}, ""},
 		{[]string{"--image", tag, "--set", write(t, "set.yaml", sample.Set("worker", pin))}, ""},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests},
