@@ -194,10 +194,12 @@ func TestDeltaWithoutAProgram(t *testing.T) {
 // the store needs.
 func TestDeltaOnASmallDisk(t *testing.T) {
 	u := newUpgrade(t)
-	disk := smallDisk(t)
-	for name, cache := range map[string][]string{
-		"without a cache": {"--no-cache"}, "with one": {"--cache-dir", filepath.Join(disk, "cache")},
-	} {
+	for name, cached := range map[string]bool{"without a cache": false, "with one": true} {
+		disk := smallDisk(t) // of its own: what the other left would decide
+		cache := []string{"--no-cache"}
+		if cached {
+			cache = []string{"--cache-dir", filepath.Join(disk, "cache")}
+		}
 		flags := append([]string{"-c", u.next, "--insecure-registry=127.0.0.1", "-o", filepath.Join(disk, name)}, cache...)
 		u.run(cli.ExitSpace, "space", append([]string{"build", "--node-binary", nodeProgram}, flags...)...)
 		if entries, err := os.ReadDir(filepath.Join(disk, name)); err == nil {
