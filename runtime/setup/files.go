@@ -41,6 +41,11 @@ func (h host) open(name string, flags uint64) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
+// Open is that of an fs.FS; a pipe does not block it.
+func (h host) Open(name string) (fs.File, error) {
+	return h.open("/"+name, unix.O_RDONLY|unix.O_NONBLOCK)
+}
+
 // folder opens a folder of the machine. Whatever is done in it goes through no link.
 func (h host) folder(dir string) (*os.Root, error) {
 	f, err := h.open(dir, unix.O_PATH|unix.O_DIRECTORY)
@@ -75,22 +80,22 @@ func (h host) explain(name string, err error) error {
 	return err
 }
 
-// stat is os.Lstat of a file of the machine.
-func (h host) stat(name string) (fi fs.FileInfo, err error) {
+// look asks something about a file of the machine, such as os.Root.Lstat.
+func look[T any](h host, name string, ask func(*os.Root, string) (T, error)) (answer T, err error) {
 	err = h.in(name, func(folder *os.Root, base string) error {
-		fi, err = folder.Lstat(base)
+		answer, err = ask(folder, base)
 		return err
 	})
-	return fi, err
+	return answer, err
 }
 
 // exists reports whether the machine has a file.
 func (h host) exists(name string) bool {
-	_, err := h.stat(name)
+	_, err := look(h, name, (*os.Root).Lstat)
 	return err == nil
 }
 
-// openFile opens a regular file of the machine.
+// openFile opens a regular file of the machine. A link to /dev/null, by which an administrator masks a file, is none.
 func (h host) openFile(name string) (*os.File, error) {
 	f, err := h.open(name, unix.O_RDONLY|unix.O_NONBLOCK) // a pipe would block
 	if err != nil {
@@ -101,7 +106,7 @@ func (h host) openFile(name string) (*os.File, error) {
 	switch {
 	case err == nil && stat.Mode&unix.S_IFMT == unix.S_IFREG:
 		return f, nil
-	case err == nil && stat.Mode&unix.S_IFMT == unix.S_IFCHR && stat.Rdev == unix.Mkdev(1, 3): // /dev/null masks a file
+	case err == nil && stat.Mode&unix.S_IFMT == unix.S_IFCHR && stat.Rdev == unix.Mkdev(1, 3):
 		err = &os.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
 	case err == nil:
 		err = fmt.Errorf("%s is no regular file", name)
@@ -130,22 +135,53 @@ func (h host) read(name string) ([]byte, error) {
 	return content, err
 }
 
-// write replaces a file of the machine. A temporary file is in the folder above, since CRI-O reads every file of its
-// own.
+// write replaces a file of the machine. Its temporary file is in the folder above, since CRI-O reads every file of its
+// own; if the folder is a link, it is in the folder that the link leads to.
 func (h host) write(name string, content []byte, mode fs.FileMode) error {
-	dir := path.Dir(name)
-	err := h.in(dir, func(above *os.Root, base string) error {
-		if fi, err := above.Lstat(base); err == nil && fi.Mode().Type() != fs.ModeSymlink {
-			_, err := atomicfile.WriteIn(above, path.Join(base, path.Base(name)), content, mode)
-			return err
-		}
-		return h.in(name, func(folder *os.Root, base string) error {
-			_, err := atomicfile.WriteIn(folder, base, content, mode)
-			return err
-		})
+	at, rest := name, ""
+	if fi, err := look(h, path.Dir(name), (*os.Root).Lstat); err == nil && fi.IsDir() {
+		at, rest = path.Dir(name), path.Base(name)
+	}
+	return h.in(at, func(folder *os.Root, base string) error {
+		_, err := atomicfile.WriteIn(folder, path.Join(base, rest), content, mode)
+		return err
 	})
+}
+
+// makeDirectory makes a directory that is not there yet.
+func (h host) makeDirectory(name string) error {
+	return ignore(fs.ErrExist, h.in(name, func(folder *os.Root, base string) error { return folder.Mkdir(base, 0o755) }))
+}
+
+// makeLink makes a link that is not there yet.
+func (h host) makeLink(l Link) error {
+	return ignore(fs.ErrExist, h.in(l.Path, func(folder *os.Root, base string) error {
+		return folder.Symlink(l.Target, base)
+	}))
+}
+
+// removeFile removes a file or a link; none is fine.
+func (h host) removeFile(name string) error {
+	if !h.exists(name) { // to remove what is not there fails, too, on a read-only file system
+		return nil
+	}
+	return h.in(name, (*os.Root).Remove)
+}
+
+// removeDirectory removes a directory if it is empty.
+func (h host) removeDirectory(name string) error {
+	return ignore(fs.ErrNotExist, ignore(syscall.ENOTEMPTY, h.in(name, (*os.Root).Remove)))
+}
+
+// in does something in the folder of a file. Its error names the file.
+func (h host) in(name string, do func(folder *os.Root, base string) error) error {
+	folder, err := h.folder(path.Dir(name))
+	if err == nil {
+		defer folder.Close()
+		err = do(folder, path.Base(name))
+	}
 	if errors.Is(err, syscall.EROFS) {
-		return fmt.Errorf("%s: %w", name, ErrReadOnly)
+		err = ErrReadOnly
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -153,58 +189,8 @@ func (h host) write(name string, content []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// makeDirectory makes a directory that is not there yet.
-func (h host) makeDirectory(name string) error {
-	return h.in(name, func(folder *os.Root, base string) error {
-		err := folder.Mkdir(base, 0o755)
-		if errors.Is(err, syscall.EROFS) {
-			return fmt.Errorf("%s: %w", name, ErrReadOnly)
-		}
-		return ignore(err, fs.ErrExist)
-	})
-}
-
-// makeLink makes a link that is not there yet.
-func (h host) makeLink(l Link) error {
-	return h.in(l.Path, func(folder *os.Root, base string) error {
-		return ignore(folder.Symlink(l.Target, base), fs.ErrExist)
-	})
-}
-
-// target is where a link of the machine leads.
-func (h host) target(name string) (target string, err error) {
-	err = h.in(name, func(folder *os.Root, base string) error {
-		target, err = folder.Readlink(base)
-		return err
-	})
-	return target, err
-}
-
-// removeFile removes a file or a link; none is fine.
-func (h host) removeFile(name string) error {
-	if !h.exists(name) { // Remove fails on a read-only file system in any case
-		return nil
-	}
-	return h.in(name, func(folder *os.Root, base string) error { return folder.Remove(base) })
-}
-
-// removeDirectory removes a directory if it is empty.
-func (h host) removeDirectory(name string) error {
-	err := h.in(name, func(folder *os.Root, base string) error { return folder.Remove(base) })
-	return ignore(ignore(err, fs.ErrNotExist), syscall.ENOTEMPTY)
-}
-
-// in does something in the folder of a file.
-func (h host) in(name string, do func(folder *os.Root, base string) error) error {
-	folder, err := h.folder(path.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	return do(folder, path.Base(name))
-}
-
-func ignore(err, ignored error) error {
+// ignore returns the error unless it is the one to ignore.
+func ignore(ignored, err error) error {
 	if errors.Is(err, ignored) {
 		return nil
 	}

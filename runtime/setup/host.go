@@ -2,7 +2,6 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -10,9 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/crio"
@@ -57,118 +53,72 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // crioUnit is the unit of CRI-O in its packages, of Debian, Fedora and upstream.
 const crioUnit = "crio.service"
 
-// crioVersionTime is how long CRI-O may take to say its version: it needs milliseconds.
-const crioVersionTime = 30 * time.Second
-
 // foundCRIO is the CRI-O of a machine.
 type foundCRIO struct {
-	Program string
-	// Version is "" if the program cannot be run here.
+	// Version is "" if nothing tells it.
 	Version string
 	Config  crio.Config
+	// Notes are for people.
+	Notes []string
 }
 
 // findCRIO finds CRI-O, its version unless it is given, and its configuration. The error says why pinbox cannot use it.
-func (h host) findCRIO(ctx context.Context, version string) (found foundCRIO, notes []string, err error) {
+func (h host) findCRIO(ctx context.Context, version string) (found foundCRIO, err error) {
 	service, err := h.service()
-	if err != nil {
-		return found, nil, err
+	switch {
+	case err != nil:
+		return found, err
+	case service.Program == "":
+		return found, fmt.Errorf("%w: no %s in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
+	case !h.exists(service.Program):
+		return found, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, service.Program)
 	}
-	if found.Program = service.Program; found.Program == "" {
-		return found, nil, fmt.Errorf("%w: no %s in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
-	}
-	if !h.exists(found.Program) {
-		return found, nil, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, found.Program)
-	}
-	if found.Config, err = h.readConfig(); err != nil {
-		return found, nil, fmt.Errorf("%w: %w", ErrNoCRIO, err)
+	etc, _ := fs.Sub(h, "etc/crio") // the name is valid
+	if found.Config, err = crio.ReadConfig(etc); err != nil {
+		return found, fmt.Errorf("%w: %w", ErrNoCRIO, err) // tests ask for both
 	}
 	var storage []crio.Source
 	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
 		content, err := h.read(name)
 		if err != nil {
-			return found, nil, err
+			return found, err
 		}
 		storage = append(storage, crio.Source{Name: name, Content: content})
 	}
 	if problems := service.Unsuitable(found.Config, storage); len(problems) > 0 {
-		return found, nil, fmt.Errorf("%w: %s", ErrNoCRIO, strings.Join(problems, "; "))
+		return found, fmt.Errorf("%w: %s", ErrNoCRIO, strings.Join(problems, "; "))
 	}
 	if version == "" {
-		version, err = h.versionOf(ctx, found.Program)
-	}
-	if err != nil {
-		notes = append(notes, fmt.Sprintf("the version of %s is unknown: %v; pinbox-node needs CRI-O 1.31 or newer: "+
-			"--crio-version says which it is", found.Program, err))
-	} else if err := runtime.Supported("cri-o", version); err != nil {
-		return found, nil, err
+		if version, err = h.versionOf(ctx, service.Program); err != nil {
+			found.Notes = append(found.Notes, fmt.Sprintf("the version of %s is unknown: %v; pinbox-node needs CRI-O 1.31 or "+
+				"newer: --crio-version says which it is", service.Program, err))
+			return found, nil
+		}
 	}
 	found.Version = version
-	return found, notes, nil
-}
-
-// readConfig reads the configuration of CRI-O.
-func (h host) readConfig() (crio.Config, error) {
-	return crio.ReadConfig(below{h, path.Dir(path.Dir(crio.StoresPath))})
-}
-
-// below is a folder of the machine as an fs.FS.
-type below struct {
-	host host
-	dir  string
-}
-
-func (b below) Open(name string) (fs.File, error) {
-	return b.host.open(path.Join(b.dir, name), unix.O_RDONLY|unix.O_NONBLOCK)
-}
-
-func (b below) Stat(name string) (fs.FileInfo, error) {
-	f, err := b.host.open(path.Join(b.dir, name), unix.O_PATH)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return f.Stat()
+	return found, runtime.Supported("cri-o", version)
 }
 
 // service finds out how systemd starts CRI-O.
 func (h host) service() (crio.Service, error) {
-	var files []crio.Source
-	for _, dir := range unitDirs {
-		name := path.Join(dir, crioUnit)
-		content, err := h.read(name)
-		if err != nil {
-			return crio.Service{}, err
-		}
-		if len(content) > 0 {
-			files = append(files, crio.Source{Name: name, Content: content})
-			break
-		}
-	}
-	dropins := map[string]crio.Source{} // by name: that of the first folder counts
-	for _, dir := range unitDirs {
-		folder, err := h.folder(path.Join(dir, crioUnit+".d"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return crio.Service{}, err
-		}
-		names, _ := fs.Glob(folder.FS(), "*.conf") // the pattern is valid
-		_ = folder.Close()
-		for _, name := range names {
-			full := path.Join(dir, crioUnit+".d", name)
-			content, err := h.read(full)
+	found := map[string]crio.Source{} // by the name of the file: a drop-in, or the unit itself
+	for _, dir := range slices.Backward(unitDirs) {
+		dropins, _ := fs.Glob(h, path.Join(dir, crioUnit+".d/*.conf")[1:]) // the pattern is valid
+		for _, name := range append([]string{path.Join(dir, crioUnit)}, dropins...) {
+			name = path.Join("/", name)
+			content, err := h.read(name)
 			if err != nil {
 				return crio.Service{}, err
 			}
-			if _, ok := dropins[name]; !ok {
-				dropins[name] = crio.Source{Name: full, Content: content}
+			if base := path.Base(name); base != crioUnit || len(content) > 0 {
+				found[base] = crio.Source{Name: name, Content: content}
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(dropins)) {
-		files = append(files, dropins[name])
+	files := []crio.Source{found[crioUnit]}
+	delete(found, crioUnit)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		files = append(files, found[name])
 	}
 	return crio.ReadService(files, h.read)
 }

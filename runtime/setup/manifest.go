@@ -63,6 +63,7 @@ type Link struct {
 	Target string `json:"target"`
 }
 
+// file is the entry of a file; nil if setup has not written it.
 func (m Manifest) file(path string) *Entry {
 	i := slices.IndexFunc(m.Files, func(e Entry) bool { return e.Path == path })
 	if i < 0 {
@@ -71,8 +72,8 @@ func (m Manifest) file(path string) *Entry {
 	return &m.Files[i]
 }
 
-// has reports whether setup has written this content.
-func (e *Entry) has(content digest.Digest) bool {
+// wrote reports whether setup has written this content.
+func (e *Entry) wrote(content digest.Digest) bool {
 	return e != nil && (content == e.Digest || e.Was != "" && content == e.Was)
 }
 

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
-	"strings"
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
@@ -21,78 +19,63 @@ const releaseLists = "/usr/share/microshift/release"
 // return to the former image of the system, for an image that is missing.
 const greenbootCheck = "/etc/greenboot/check/wanted.d/50_pinbox.sh"
 
-// microShift is MicroShift on a machine: zero if it has none.
-type microShift struct{ sets []pinset.Set }
-
-// microShift finds MicroShift: its release lists, and the pause image, which CRI-O pulls and no list has to name.
-func (h host) microShift(config crio.Config) (m microShift, notes []string, err error) {
+// microShift is the set of MicroShift on a machine, none if it has none: the images of its release lists, and the
+// pause image, which CRI-O pulls and no list has to name.
+func (h host) microShift(config crio.Config) (sets []pinset.Set, notes []string, err error) {
 	folder, err := h.folder(releaseLists)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return m, nil, err
+		return nil, nil, err
 	}
 	defer folder.Close()
 	names, _ := fs.Glob(folder.FS(), "release-*.json") // the pattern is valid
-	var all []pinset.Image
+	set := pinset.Set{Name: "microshift"}
 	for _, name := range names {
 		name = path.Join(releaseLists, name)
-		images, err := h.readReleaseList(name)
-		if err != nil {
-			return m, nil, fmt.Errorf("%s: %w", name, err)
+		if err := h.addReleaseList(name, &set); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
-		all = append(all, images...)
 	}
-	if len(all) == 0 {
-		return m, nil, nil
+	if len(set.Images) == 0 {
+		return nil, nil, nil
 	}
 	if pause, err := pinset.ParseImage(config.PauseImage); err == nil {
-		all = append(all, pause)
+		set.Images = append(set.Images, pause)
 	} else if config.PauseImage != "" {
-		notes = append(notes, fmt.Sprintf("the pause image %s of CRI-O has no digest, so it cannot be pinned",
-			config.PauseImage))
+		notes = []string{fmt.Sprintf("the pause image %s of CRI-O has no digest, so it cannot be pinned", config.PauseImage)}
 	}
-	set := pinset.Set{Name: "microshift"}
-	for _, image := range all {
-		if !slices.Contains(set.Images, image) {
-			set.Images = append(set.Images, image)
-		}
-	}
-	return microShift{sets: []pinset.Set{set}}, notes, nil
+	set.Images = pinset.Union(set)
+	return []pinset.Set{set}, notes, nil
 }
 
-// readReleaseList reads the images of a list: an object `images` of names with digests, by their names in
-// MicroShift.
-func (h host) readReleaseList(name string) (images []pinset.Image, err error) {
+// addReleaseList adds the images of a list: an object `images` of names with digests, by their names in MicroShift.
+func (h host) addReleaseList(name string, set *pinset.Set) error {
 	content, err := h.read(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var list struct {
 		Images map[string]string `json:"images"`
 	}
 	if err := json.Unmarshal(content, &list); err != nil {
-		return nil, err
+		return err
 	}
 	for _, value := range list.Images {
 		image, err := pinset.ParseImage(value)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		images = append(images, image)
+		set.Images = append(set.Images, image)
 	}
-	slices.SortFunc(images, func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) })
-	return images, nil
+	return nil
 }
 
-// files are those of MicroShift alone.
-func (m microShift) files(program string) []provision.File {
-	if len(m.sets) == 0 {
-		return nil
-	}
-	return []provision.File{{Path: greenbootCheck, Mode: 0o755, Content: fmt.Appendf(nil, `#!/bin/sh
+// greenboot is the check of a program's node.
+func greenboot(program string) provision.File {
+	return provision.File{Path: greenbootCheck, Mode: 0o755, Content: fmt.Appendf(nil, `#!/bin/sh
 # Written by pinbox: greenboot's log says whether every image is on the node and pinned.
 exec %s status
-`, program)}}
+`, program)}
 }

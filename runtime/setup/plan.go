@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -39,55 +40,62 @@ const (
 
 // plan is what is to be done to a machine.
 type plan struct {
-	host  host
-	files []provision.File // to write
-	// manifest is what setup will have written, and remove what it wrote earlier and nobody needs now.
+	host host
+	// files to write.
+	files []provision.File
+	// manifest is what setup will have written.
 	manifest Manifest
-	remove   []string
-	changes  []Change
+	// result is what is told of it.
+	result Result
 }
 
-// newPlan compares what the machine must hold with what it has.
-func newPlan(h host, p provision.Parts, old Manifest) (plan, error) {
-	plan := plan{host: h, manifest: Manifest{Directories: old.Directories, Due: old.Due}}
+// compare decides what happens to each file, link and directory that the machine must hold, and to what setup wrote
+// earlier and nobody needs now.
+func (p *plan) compare(wanted provision.Parts, old Manifest) error {
+	p.manifest.Directories = old.Directories
 	var errs []error
-	for _, f := range p.Files {
-		errs = append(errs, plan.addFile(f, old))
+	for _, f := range wanted.Files {
+		errs = append(errs, p.addFile(f, old))
 	}
-	for _, l := range links(p.Units) {
-		errs = append(errs, plan.addLink(l, old))
+	for _, l := range links(wanted.Units) {
+		errs = append(errs, p.addLink(l, old))
 	}
-	for _, d := range p.Directories {
-		errs = append(errs, plan.addDirectory(d.Path))
+	for _, d := range wanted.Directories {
+		errs = append(errs, p.addDirectory(d.Path))
 	}
-	if err := errors.Join(errs...); err != nil {
-		return plan, err
-	}
-	return plan, plan.addRemovals(old)
+	p.result.Changes = append(p.result.Changes, p.host.removals(old, p.manifest)...)
+	return errors.Join(errs...)
+}
+
+// add notes a change.
+func (p *plan) add(path string, action Action) {
+	p.result.Changes = append(p.result.Changes, Change{path, action})
 }
 
 // addFile decides what happens to a file.
 func (p *plan) addFile(f provision.File, old Manifest) error {
 	now, mode, err := p.host.sum(f.Path)
 	if err != nil {
-		return fmt.Errorf("%s: %w", f.Path, err)
+		return err
 	}
-	wanted, earlier := digest.FromBytes(f.Content), old.file(f.Path)
-	e := Entry{Path: f.Path, Digest: wanted}
+	earlier := old.file(f.Path)
+	e := Entry{Path: f.Path, Digest: digest.FromBytes(f.Content)}
 	switch {
 	case now == "":
-		p.files, p.changes = append(p.files, f), append(p.changes, Change{f.Path, Create})
-	case now == wanted && earlier == nil: // somebody else has written just that
+		p.files = append(p.files, f)
+		p.add(f.Path, Create)
+	case now == e.Digest && earlier == nil: // somebody else has written just that
 		return nil
-	case now == wanted && mode == fs.FileMode(f.Mode):
-	case earlier.has(now):
+	case now == e.Digest && mode == fs.FileMode(f.Mode):
+	case earlier.wrote(now):
 		e.Was = now
-		p.files, p.changes = append(p.files, f), append(p.changes, Change{f.Path, Replace})
+		p.files = append(p.files, f)
+		p.add(f.Path, Replace)
 	case earlier == nil:
 		return fmt.Errorf("%s %w", f.Path, ErrForeign)
 	default:
 		e = *earlier
-		p.changes = append(p.changes, Change{f.Path, Keep})
+		p.add(f.Path, Keep)
 	}
 	p.manifest.Files = append(p.manifest.Files, e)
 	return p.addDirectory(path.Dir(f.Path))
@@ -95,7 +103,7 @@ func (p *plan) addFile(f provision.File, old Manifest) error {
 
 // sum returns the digest and the mode of a file; "" if there is none.
 func (h host) sum(name string) (digest.Digest, fs.FileMode, error) {
-	fi, err := h.stat(name)
+	fi, err := look(h, name, (*os.Root).Lstat)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", 0, nil
 	}
@@ -103,7 +111,7 @@ func (h host) sum(name string) (digest.Digest, fs.FileMode, error) {
 		return "", 0, err
 	}
 	if !fi.Mode().IsRegular() {
-		return "", 0, fmt.Errorf("%w: it is no regular file", ErrForeign)
+		return "", 0, fmt.Errorf("%s: %w: it is no regular file", name, ErrForeign)
 	}
 	f, err := h.openFile(name)
 	if err != nil {
@@ -116,10 +124,10 @@ func (h host) sum(name string) (digest.Digest, fs.FileMode, error) {
 
 // addLink decides what happens to a link.
 func (p *plan) addLink(l Link, old Manifest) error {
-	target, err := p.host.target(l.Path)
+	target, err := look(p.host, l.Path, (*os.Root).Readlink)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		p.changes = append(p.changes, Change{l.Path, Create})
+		p.add(l.Path, Create)
 	case err != nil || target != l.Target:
 		return fmt.Errorf("%s %w", l.Path, ErrForeign)
 	case !slices.Contains(old.Links, l): // somebody has enabled the unit
@@ -153,43 +161,38 @@ func (p *plan) addDirectory(dir string) error {
 	return nil
 }
 
-// addRemovals adds what setup wrote earlier with other options.
-func (p *plan) addRemovals(old Manifest) error {
+// removals decides what happens to files and links of old that a later manifest lacks: nothing to those that are gone.
+// A file is kept if it has another content than setup wrote, or is no regular file.
+func (h host) removals(old, later Manifest) (changes []Change) {
 	for _, e := range old.Files {
-		if p.manifest.file(e.Path) != nil {
-			continue
-		}
-		removed, err := p.host.removable(e)
-		if err != nil {
-			return err
-		}
-		if removed.Action != "" {
-			p.remove, p.changes = append(p.remove, e.Path), append(p.changes, removed)
+		now, _, err := h.sum(e.Path)
+		switch {
+		case later.file(e.Path) != nil, now == "" && err == nil:
+		case e.wrote(now):
+			changes = append(changes, Change{e.Path, Remove})
+		default:
+			changes = append(changes, Change{e.Path, Keep})
 		}
 	}
 	for _, l := range old.Links {
-		if !slices.Contains(p.manifest.Links, l) && p.host.linked(l) {
-			p.remove, p.changes = append(p.remove, l.Path), append(p.changes, Change{l.Path, Remove})
+		if target, err := look(h, l.Path, (*os.Root).Readlink); err == nil && target == l.Target && !slices.Contains(later.Links, l) {
+			changes = append(changes, Change{l.Path, Remove})
+		}
+	}
+	return changes
+}
+
+// remove removes what is to be removed.
+func (h host) remove(changes []Change) error {
+	for _, c := range changes {
+		if c.Action != Remove {
+			continue
+		}
+		if err := h.removeFile(c.Path); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// removable decides what happens to a file that is not needed any more: nothing if it is gone.
-func (h host) removable(e Entry) (Change, error) {
-	switch now, _, err := h.sum(e.Path); {
-	case now == "" && err == nil:
-		return Change{}, nil
-	case e.has(now):
-		return Change{e.Path, Remove}, nil
-	}
-	return Change{e.Path, Keep}, nil // what is no regular file is somebody else's
-}
-
-// linked reports whether a link is as setup has made it.
-func (h host) linked(l Link) bool {
-	target, err := h.target(l.Path)
-	return err == nil && target == l.Target
 }
 
 // unitDir is the folder of an administrator's units: systemd.unit(5).
@@ -197,18 +200,19 @@ const unitDir = "/etc/systemd/system"
 
 // unitFiles are the files of units, and of drop-ins of other units.
 func unitFiles(units []provision.Unit) (all []provision.File) {
-	add := func(path, content string) {
-		all = append(all, provision.File{Path: path, Mode: 0o644, Content: []byte(content)})
-	}
 	for _, u := range units {
 		if u.Content != "" {
-			add(path.Join(unitDir, u.Name), u.Content)
+			all = append(all, text(path.Join(unitDir, u.Name), u.Content))
 		}
 		for _, d := range u.Dropins {
-			add(path.Join(unitDir, u.Name+".d", d.Name), d.Content)
+			all = append(all, text(path.Join(unitDir, u.Name+".d", d.Name), d.Content))
 		}
 	}
 	return all
+}
+
+func text(path, content string) provision.File {
+	return provision.File{Path: path, Mode: 0o644, Content: []byte(content)}
 }
 
 // presetPath sorts before the presets of distributions: systemd.preset(5).
@@ -221,7 +225,7 @@ func preset(units []provision.Unit) provision.File {
 	for _, l := range links(units) {
 		content += "enable " + path.Base(l.Path) + "\n"
 	}
-	return provision.File{Path: presetPath, Mode: 0o644, Content: []byte(content)}
+	return text(presetPath, content)
 }
 
 // links are the links that `systemctl enable` would make: of the lines in [Install].

@@ -82,21 +82,19 @@ type Setup struct {
 }
 
 // New checks the options, and what the machine is.
-func New(o Options) (Setup, error) {
+func New(o Options) (s Setup, err error) {
 	if o.Program == "" && o.Self == provision.PackagedProgram && (o.Root == "" || o.Root == "/") {
 		o.Program = o.Self
 	}
 	o.Program = cmp.Or(o.Program, provision.DefaultProgram)
-	s := Setup{Options: o, host: host{root: "/", live: o.Root == ""}}
+	s = Setup{Options: o, host: host{root: "/", live: o.Root == ""}}
 	if !s.host.live {
-		root, err := filepath.Abs(o.Root)
-		if err == nil {
-			root, err = filepath.EvalSymlinks(root)
-		}
-		if err != nil {
+		if s.host.root, err = filepath.EvalSymlinks(o.Root); err != nil {
 			return s, err
 		}
-		s.host.root = root
+		if s.host.root, err = filepath.Abs(s.host.root); err != nil {
+			return s, err
+		}
 	}
 	for _, name := range []string{o.Program, o.ImageStore} {
 		if name != "" && !provision.ValidPath(name) {
@@ -108,7 +106,7 @@ func New(o Options) (Setup, error) {
 	}
 	if !s.host.live && strings.HasPrefix(o.Program, "/usr/local/") {
 		// ostree makes it a link to /var, which is no part of an image; bootc's base images have a read-only one.
-		if target, err := s.host.target("/usr/local"); err == nil {
+		if target, err := look(s.host, "/usr/local", (*os.Root).Readlink); err == nil {
 			return s, fmt.Errorf("%w: /usr/local of the image is a link to %s, which is no part of it; "+
 				"give --program /usr/bin/pinbox-node", ErrOptions, target)
 		}
@@ -121,46 +119,46 @@ func New(o Options) (Setup, error) {
 
 // Check returns what Run would do, and changes nothing.
 func (s Setup) Check(ctx context.Context) (Result, error) {
-	_, r, err := s.plan(ctx)
-	return r, err
+	p, err := s.plan(ctx)
+	return p.result, err
 }
 
 // plan finds out what is to be done.
-func (s Setup) plan(ctx context.Context) (p plan, r Result, err error) {
+func (s Setup) plan(ctx context.Context) (p plan, err error) {
+	p.host = s.host
 	if err := s.host.unmanaged(); err != nil {
-		return p, r, err
+		return p, err
 	}
-	found, notes, err := s.host.findCRIO(ctx, s.CRIOVersion)
+	found, err := s.host.findCRIO(ctx, s.CRIOVersion)
 	if err != nil {
-		return p, r, err
+		return p, err
 	}
 	old, err := s.host.readManifest()
 	if err != nil {
-		return p, r, err
+		return p, err
 	}
-	parts, more, err := s.parts(found.Config, old)
+	wanted, notes, err := s.wanted(found.Config, old)
 	if err != nil {
-		return p, r, err
+		return p, err
 	}
-	if p, err = newPlan(s.host, parts, old); err != nil {
-		return p, r, err
+	p.result.CRIO = found.Version
+	p.result.Notes = append(found.Notes, notes...)
+	if err := p.compare(wanted, old); err != nil || !s.host.live {
+		return p, err
 	}
-	switch {
-	case !s.host.live:
-		p.manifest.Due = dueNothing
-	case slices.ContainsFunc(p.changes, func(c Change) bool { return c.Path == crio.StoresPath && c.Action != Keep }):
+	storesChange := func(c Change) bool { return c.Path == crio.StoresPath && c.Action != Keep }
+	switch p.manifest.Due = old.Due; {
+	case slices.ContainsFunc(p.result.Changes, storesChange):
 		p.manifest.Due = dueRestart
-	case len(p.files) > 0 && p.manifest.Due == dueNothing:
+	case len(p.files) > 0 && old.Due == dueNothing:
 		p.manifest.Due = dueUnits
 	}
-	r = Result{
-		CRIO: found.Version, Changes: p.changes, Restart: p.manifest.Due == dueRestart, Notes: append(notes, more...),
-	}
-	return p, r, nil
+	p.result.Restart = p.manifest.Due == dueRestart
+	return p, nil
 }
 
-// parts are what the machine must hold.
-func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes []string, err error) {
+// wanted is what the machine must hold, in the order in which it is written.
+func (s Setup) wanted(config crio.Config, old Manifest) (p provision.Parts, notes []string, err error) {
 	n := provision.Node{
 		Store: provision.Store{None: true}, Program: s.Program, AutoAttach: s.AutoAttach, ImageStore: s.ImageStore,
 		KeepPrevious: layout.DefaultKeepPrevious,
@@ -171,11 +169,9 @@ func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes
 	if s.host.selinux() {
 		n.Store.SELinuxContext = provision.DefaultSELinuxContext
 	}
-	shift, notes, err := s.host.microShift(config)
-	if err != nil {
+	if n.Sets, notes, err = s.host.microShift(config); err != nil {
 		return p, nil, err
 	}
-	n.Sets = shift.sets
 	var files []provision.File
 	if s.Podman {
 		var more []string
@@ -184,26 +180,31 @@ func (s Setup) parts(config crio.Config, old Manifest) (p provision.Parts, notes
 		}
 		notes = append(notes, more...)
 	}
-	if p, err = n.Parts(); err != nil {
-		return p, nil, err
+	if len(n.Sets) > 0 {
+		files = append(files, greenboot(s.Program))
 	}
 	program, err := os.ReadFile(s.Self)
 	if err != nil {
 		return p, nil, err
 	}
-	files = append(files, shift.files(s.Program)...)
-	files = append(files, provision.File{Path: s.Program, Mode: 0o755, Content: program})
-	files = append(files, provision.Tmpfiles(p.Directories), preset(p.Units))
+	if p, err = n.Parts(); err != nil {
+		return p, nil, err
+	}
+	files = append(files, provision.File{Path: s.Program, Mode: 0o755, Content: program},
+		provision.Tmpfiles(p.Directories), preset(p.Units))
 	files = append(files, unitFiles(p.Units)...)
-	// pinbox-node writes the pins. The stores come last: their mount points exist then.
+	var stores provision.File
 	for _, f := range p.Files {
-		if f.Path != crio.PinnedImagesPath && f.Path != crio.StoresPath {
+		switch f.Path {
+		case crio.PinnedImagesPath: // pinbox-node writes it
+		case crio.StoresPath:
+			stores = f
+		default:
 			files = append(files, f)
 		}
 	}
-	i := slices.IndexFunc(p.Files, func(f provision.File) bool { return f.Path == crio.StoresPath })
-	p.Files = append(files, p.Files[i])
-	if !s.host.live { // /var is no part of an image: systemd-tmpfiles makes its folders
+	p.Files = append(files, stores) // last: the mount points that it names exist then
+	if !s.host.live {               // /var is no part of an image: systemd-tmpfiles makes its folders
 		p.Directories = slices.DeleteFunc(p.Directories, func(d provision.Directory) bool {
 			return strings.HasPrefix(d.Path, "/var/")
 		})
@@ -230,34 +231,34 @@ func (s Setup) lock(ctx context.Context) (unlock func(), err error) {
 	return func() { _ = etc.Close() }, nil
 }
 
-// Run makes a node of the machine: what a killed process has begun, too.
+// Run makes a node of the machine. What a killed process has begun, it completes.
 func (s Setup) Run(ctx context.Context) (Result, error) {
-	p, r, err := s.plan(ctx)
-	if err != nil || !r.Pending() && p.manifest.Due == dueNothing {
-		return r, err
+	p, err := s.plan(ctx)
+	if err != nil || !p.result.Pending() && p.manifest.Due == dueNothing {
+		return p.result, err
 	}
-	release, err := s.lock(ctx)
+	unlock, err := s.lock(ctx)
 	if err != nil {
-		return r, err
+		return p.result, err
 	}
-	defer release()
-	if p, r, err = s.plan(ctx); err != nil { // another process may have changed something
-		return r, err
+	defer unlock()
+	if p, err = s.plan(ctx); err != nil { // another process may have changed something
+		return p.result, err
 	}
 	if err := p.apply(); err != nil {
-		return r, err
+		return p.result, err
 	}
 	if s.host.live {
 		note, err := s.activate(ctx, p.manifest.Due)
 		if err != nil {
-			return r, err
+			return p.result, err
 		}
-		r.Notes = append(r.Notes, note...)
+		p.result.Notes = append(p.result.Notes, note...)
 	}
-	return r, s.host.writeManifest(p.manifest.completed())
+	return p.result, s.host.writeManifest(p.manifest.completed())
 }
 
-// apply writes the files.
+// apply writes the files, the manifest first.
 func (p plan) apply() error {
 	if err := p.host.makeDirectory(path.Dir(ManifestPath)); err != nil {
 		return err
@@ -270,10 +271,8 @@ func (p plan) apply() error {
 			return err
 		}
 	}
-	for _, name := range p.remove {
-		if err := p.host.removeFile(name); err != nil {
-			return err
-		}
+	if err := p.host.remove(p.result.Changes); err != nil {
+		return err
 	}
 	for _, f := range p.files {
 		if err := p.host.write(f.Path, f.Content, fs.FileMode(f.Mode)); err != nil {
@@ -288,6 +287,9 @@ func (p plan) apply() error {
 	return nil
 }
 
+// nodeUnit is the service of pinbox-node.
+const nodeUnit = "pinbox-node.service"
+
 // activate makes systemd and CRI-O read the files.
 func (s Setup) activate(ctx context.Context, due Due) (notes []string, err error) {
 	relabel(ctx, path.Dir(ManifestPath), s.Program, unitDir, path.Dir(crio.StoresPath))
@@ -301,17 +303,15 @@ func (s Setup) activate(ctx context.Context, due Due) (notes []string, err error
 		if err := systemd.Unit(crioUnit).Restart(ctx); err != nil {
 			return nil, err
 		}
-		if err := s.hasStores(ctx); err != nil {
+		if err := s.checkStores(ctx); err != nil {
 			return nil, err
 		}
 	}
 	return notes, systemd.Unit(nodeUnit).Begin(ctx)
 }
 
-const nodeUnit = "pinbox-node.service"
-
-// hasStores asks CRI-O itself: options of its command line may come before its files.
-func (s Setup) hasStores(ctx context.Context) error {
+// checkStores asks CRI-O itself: options of its command line may come before its files.
+func (s Setup) checkStores(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Wait)
 	defer cancel()
 	config, err := crio.Started(ctx, s.Socket)

@@ -22,11 +22,11 @@ var ErrNotSetUp = fault.New(fault.Input, "setup has written nothing here: there 
 // Undo removes what setup has written and nobody has changed since, and restarts CRI-O without the stores.
 // detach removes the stores that are attached; its error, if something refers to one, leaves all as it is.
 func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r Result, err error) {
-	release, err := s.lock(ctx)
+	unlock, err := s.lock(ctx)
 	if err != nil {
 		return r, err
 	}
-	defer release()
+	defer unlock()
 	m, r, err := s.removals()
 	if errors.Is(err, ErrNotSetUp) { // or it was killed before it had written anything
 		return r, errors.Join(err, s.host.sweep(m))
@@ -45,13 +45,8 @@ func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r 
 			return r, err
 		}
 	}
-	for _, c := range r.Changes {
-		if c.Action != Remove {
-			continue
-		}
-		if err := s.host.removeFile(c.Path); err != nil {
-			return r, err
-		}
+	if err := s.host.remove(r.Changes); err != nil {
+		return r, err
 	}
 	if s.host.live {
 		if err := s.deactivate(ctx); err != nil {
@@ -95,7 +90,7 @@ func (s Setup) CheckUndo() (Result, error) {
 	return r, err
 }
 
-// removals finds out what is to be removed: last the program.
+// removals finds out what is to be removed: the reverse of what Run does, last the program.
 func (s Setup) removals() (m Manifest, r Result, err error) {
 	if m, err = s.host.readManifest(); err != nil {
 		return m, r, err
@@ -103,24 +98,12 @@ func (s Setup) removals() (m Manifest, r Result, err error) {
 	if m.Version == 0 {
 		return m, r, ErrNotSetUp
 	}
-	if s.host.exists(crio.PinnedImagesPath) { // pinbox-node's
+	r.Restart = s.host.live
+	r.Changes = s.host.removals(m, Manifest{})
+	if s.host.exists(crio.PinnedImagesPath) { // pinbox-node has written it
 		r.Changes = append(r.Changes, Change{crio.PinnedImagesPath, Remove})
 	}
-	for _, l := range m.Links {
-		if s.host.linked(l) {
-			r.Changes = append(r.Changes, Change{l.Path, Remove})
-		}
-	}
-	for _, e := range slices.Backward(m.Files) {
-		c, err := s.host.removable(e)
-		if err != nil {
-			return m, r, err
-		}
-		if c.Action != "" {
-			r.Changes = append(r.Changes, c)
-		}
-	}
-	r.Restart = s.host.live
+	slices.Reverse(r.Changes)
 	return m, r, nil
 }
 

@@ -1,16 +1,15 @@
 package setup
 
 import (
-	"bufio"
 	"context"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
-	"runtime/debug"
-	"slices"
+	"regexp"
 	"strings"
+	"time"
 )
 
 // versionOf is the version of CRI-O. On a machine that runs, the program says it. Of an image nothing is run: the
@@ -19,16 +18,18 @@ func (h host) versionOf(ctx context.Context, program string) (string, error) {
 	if h.live {
 		return runningVersion(ctx, program)
 	}
-	built, buildErr := h.builtVersion(program)
-	if buildErr == nil {
-		return built, nil
-	}
-	packaged, err := h.packagedVersion()
+	version, err := h.builtVersion(program)
 	if err != nil {
-		return "", errors.Join(buildErr, err)
+		var packageErr error
+		if version, packageErr = h.packagedVersion(); packageErr != nil {
+			return "", errors.Join(err, packageErr)
+		}
 	}
-	return packaged, nil
+	return version, nil
 }
+
+// crioVersionTime is how long CRI-O may take to say its version: it needs milliseconds.
+const crioVersionTime = 30 * time.Second
 
 // runningVersion asks the program.
 func runningVersion(ctx context.Context, program string) (string, error) {
@@ -60,24 +61,23 @@ func (h host) builtVersion(program string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", program, err)
 	}
-	modules := append([]*debug.Module{&info.Main}, info.Deps...)
-	n := slices.IndexFunc(modules, func(m *debug.Module) bool { return m.Path == crioModule })
-	if n < 0 || !released(strings.TrimPrefix(modules[n].Version, "v")) {
-		return "", fmt.Errorf("%s: it has no version of %s", program, crioModule)
+	for _, m := range append(info.Deps, &info.Main) {
+		// A module without a version has (devel), or v0.0.0 and a time.
+		if version := strings.TrimPrefix(m.Version, "v"); m.Path == crioModule && version > "1" && version[0] <= '9' {
+			return version, nil
+		}
 	}
-	return strings.TrimPrefix(modules[n].Version, "v"), nil
-}
-
-// released reports whether a version is one of a release: a module without one has (devel), or v0.0.0 and a time.
-func released(version string) bool {
-	return version != "" && version[0] >= '1' && version[0] <= '9'
+	return "", fmt.Errorf("%s: it has no version of %s", program, crioModule)
 }
 
 // The database of Debian's packages, dpkg(1), and how much of it is read, in bytes. It has a few million.
 const (
 	packages    = "/var/lib/dpkg/status"
-	maxPackages = 64 << 20
+	maxPackages = 32 << 20
 )
+
+// crioPackage finds the version of upstream in the paragraph of the package that has CRI-O.
+var crioPackage = regexp.MustCompile(`(?m)^Package: cri-?o\n(?:.+\n)*?Version: (?:\d+:)?([^-\n]+)`)
 
 // packagedVersion reads the version of the package that has CRI-O.
 func (h host) packagedVersion() (string, error) {
@@ -86,23 +86,13 @@ func (h host) packagedVersion() (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	name, lines := "", bufio.NewScanner(io.LimitReader(f, maxPackages))
-	lines.Buffer(nil, maxFile)
-	for lines.Scan() {
-		field, value, _ := strings.Cut(lines.Text(), ": ")
-		switch {
-		case field == "Package":
-			name = value
-		case field == "Version" && (name == "cri-o" || name == "crio"):
-			if _, upstream, ok := strings.Cut(value, ":"); ok { // an epoch
-				value = upstream
-			}
-			version, _, _ := strings.Cut(value, "-")
-			return version, nil
-		}
+	content, err := io.ReadAll(io.LimitReader(f, maxPackages))
+	if err != nil {
+		return "", err
 	}
-	if err := lines.Err(); err != nil {
-		return "", fmt.Errorf("%s: %w", packages, err)
+	found := crioPackage.FindSubmatch(content)
+	if found == nil {
+		return "", fmt.Errorf("%s has no package cri-o", packages)
 	}
-	return "", fmt.Errorf("%s has no package cri-o", packages)
+	return string(found[1]), nil
 }
