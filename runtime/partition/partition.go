@@ -8,14 +8,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -68,7 +67,7 @@ type Result struct {
 // Check returns an error if the store cannot fit on the disk. It is called before a system is
 // installed, since the installation overwrites the disk.
 func Check(o Options) error {
-	store, _, err := openStore(o.Medium)
+	store, content, err := openStore(o.Medium)
 	if err != nil {
 		return err
 	}
@@ -78,13 +77,9 @@ func Check(o Options) error {
 		return err
 	}
 	defer disk.Close()
-	fi, err := store.Stat()
-	if err != nil {
-		return err
-	}
-	if size < fi.Size()+rootBytes {
+	if size < content.Size+rootBytes {
 		return fmt.Errorf("%s: %w: it has %s, the store %s, and the system needs %s",
-			o.Disk, ErrSpace, bytesize.Format(size), bytesize.Format(fi.Size()), bytesize.Format(rootBytes))
+			o.Disk, ErrSpace, bytesize.Format(size), bytesize.Format(content.Size), bytesize.Format(rootBytes))
 	}
 	return checkOtherDisks(disk, "/sys")
 }
@@ -92,74 +87,155 @@ func Check(o Options) error {
 // Install writes the store to the end of a disk that has a system, reads it back, and only then
 // adds a partition: so a partition is always complete. A run that was killed changes free space
 // only. With Erase the disk needs no system, and nobody may use it.
-func Install(ctx context.Context, o Options) (Result, error) {
+func Install(ctx context.Context, o Options) (r Result, err error) {
 	if o.Erase {
 		if err := Check(o); err != nil {
-			return Result{}, err
+			return r, err
 		}
 	}
-	store, sum, err := openStore(o.Medium)
+	store, content, err := openStore(o.Medium)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	defer store.Close()
-	disk, size, err := openDisk(o.Disk, os.O_RDWR)
+	disk, diskSize, err := openDisk(o.Disk, os.O_RDWR)
 	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	defer disk.Close()
-	c := copier{ctx: ctx, disk: disk, store: store, sum: sum, done: o.Done, erase: o.Erase}
-	if o.Erase { // fails for a disk of which something is mounted
-		if c.claim, _, err = openDisk(o.Disk, os.O_RDONLY|unix.O_EXCL); err != nil {
-			return Result{}, err
+	var claim *os.File // keeps others from the disk that is erased
+	if o.Erase {       // fails for a disk of which something is mounted
+		if claim, _, err = openDisk(o.Disk, os.O_RDONLY|unix.O_EXCL); err != nil {
+			return r, err
 		}
-		defer c.claim.Close()
+		defer claim.Close()
 	}
-	r, err := c.install(size)
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", o.Disk, err)
+		}
+	}()
+	copied, all := int64(0), content.Size // bytes written and read back, for o.Done
+	copyStore := func(to io.Writer, from io.Reader) error {
+		before := copied
+		_, err := transfer.Copy(ctx, to, from, content, func(bytes int64) {
+			copied = before + bytes
+			if o.Done != nil {
+				o.Done(copied, all)
+			}
+		})
+		return err
+	}
+	readBack := func(start int64) error { // from the disk itself, not from the page cache
+		if err := unix.Fadvise(int(disk.Fd()), start, content.Size, unix.FADV_DONTNEED); err != nil {
+			return err
+		}
+		err := copyStore(io.Discard, io.NewSectionReader(disk, start, content.Size))
+		if errors.Is(err, transfer.ErrDigest) {
+			err = fault.Wrap(ErrDisk, err)
+		}
+		if err != nil {
+			return fmt.Errorf("read the store back: %w", err)
+		}
+		return nil
+	}
+
+	// A partition that an earlier run has made is complete, or that of another store.
+	t, err := readTable(ctx, o.Disk)
+	if err != nil && (!o.Erase || !errors.Is(err, ErrTable)) {
+		return r, err
+	}
+	r.Digest = content.Digest.String()
+	if e, ok := t.store(); ok {
+		r.Start, r.Size, r.Found = e.Start*t.SectorSize, e.Size*t.SectorSize, true
+		if r.Size < content.Size {
+			err = fmt.Errorf("%w, for another store: %s", ErrTaken, e.Node)
+		} else if err = readBack(r.Start); err != nil {
+			err = fmt.Errorf("%w, for another store: %s: %w", ErrTaken, e.Node, err)
+		}
+		if err == nil || !o.Erase {
+			return r, err
+		}
+	}
+
+	// The place of a new one.
+	args := []string{"--append"}
+	if o.Erase {
+		sector, err := unix.IoctlGetInt(int(disk.Fd()), unix.BLKSSZGET)
+		if err != nil {
+			return r, err
+		}
+		t = table{Label: "gpt", SectorSize: int64(sector)}
+		args = []string{"--label", "gpt", "--wipe", "always", "--wipe-partitions", "never"}
+	}
+	e, err := t.allocate(diskSize, content.Size)
 	if err != nil {
-		return Result{}, fmt.Errorf("%s: %w", o.Disk, err)
+		return r, err
 	}
-	return r, nil
+	r.Start, r.Size, r.Found = e.Start*t.SectorSize, e.Size*t.SectorSize, false
+
+	// Its content.
+	copied, all = 0, 2*content.Size
+	err = copyStore(io.NewOffsetWriter(disk, r.Start), store)
+	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
+		err = fault.Wrap(ErrMedium, err)
+	}
+	if err != nil {
+		return r, fmt.Errorf("copy %s: %w", store.Name(), err)
+	}
+	if err := disk.Sync(); err != nil {
+		return r, err
+	}
+	if err := readBack(r.Start); err != nil {
+		return r, err
+	}
+
+	// Its line of the table. udev has the kernel read the table when sfdisk closes the disk, which the kernel refuses for
+	// one that is claimed. A close that comes later udev may miss while it works on that one.
+	if claim != nil {
+		if err := claim.Close(); err != nil {
+			return r, err
+		}
+	}
+	args = append(args, "--no-reread", "--no-tell-kernel", "--quiet", o.Disk)
+	if _, err := sfdisk(ctx, e.script(), args...); err != nil {
+		return r, err
+	}
+	return r, disk.Sync()
 }
 
-// openStore also returns the digest of the store, from the sums of the medium.
-func openStore(medium string) (_ *os.File, sum digest.Digest, err error) {
+// openStore opens the store of a medium. Its size and digest are those that the copy must have; the digest is from the
+// sums of the medium. It is no store of a delta: that is found out before anything is written, so before the digest is
+// compared; a store that cannot be read is none, and its digest is wrong.
+func openStore(medium string) (_ *os.File, content transfer.Content, err error) {
 	name := filepath.Join(medium, layout.MediumSums)
 	sums, err := os.Open(name)
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
+		return nil, content, fault.Wrap(ErrMedium, err)
 	}
 	defer sums.Close()
-	sum, err = layout.FindSum(sums, layout.MediumStore)
-	if err != nil {
-		return nil, "", fmt.Errorf("%w: %s: %w", ErrMedium, name, err)
+	if content.Digest, err = layout.FindSum(sums, layout.MediumStore); err != nil {
+		return nil, content, fault.Wrap(ErrMedium, fmt.Errorf("%s: %w", name, err))
 	}
-	if sum == "" {
-		return nil, "", fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, layout.MediumStore)
+	if content.Digest == "" {
+		return nil, content, fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, layout.MediumStore)
 	}
 	store, err := os.Open(filepath.Join(medium, layout.MediumStore))
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: %w", ErrMedium, err)
+		return nil, content, fault.Wrap(ErrMedium, err)
 	}
-	if isDelta(store) {
-		return nil, "", errors.Join(fmt.Errorf("%s: %w", store.Name(), ErrDelta), store.Close())
+	if content.Size, err = store.Seek(0, io.SeekEnd); err == nil {
+		_, err = store.Seek(0, io.SeekStart)
 	}
-	return store, sum, nil
-}
-
-// isDelta reports whether a store is that of a delta. It tells before anything is written, so before the sum is
-// compared; a store that cannot be read is none, and its sum is wrong.
-func isDelta(store *os.File) bool {
-	fi, err := store.Stat()
 	if err != nil {
-		return false
+		return nil, content, errors.Join(err, store.Close())
 	}
-	files, err := squashfs.OpenImage(store, fi.Size())
-	if err != nil {
-		return false
+	if files, err := squashfs.OpenImage(store, content.Size); err == nil {
+		if _, err = files.Lstat(layout.OwnDelta); err == nil {
+			return nil, content, errors.Join(fmt.Errorf("%s: %w", store.Name(), ErrDelta), store.Close())
+		}
 	}
-	_, err = files.Lstat(layout.OwnDelta)
-	return err == nil
+	return store, content, nil
 }
 
 // openDisk also returns the size of the disk in bytes.
@@ -192,20 +268,13 @@ func checkOtherDisks(disk *os.File, sys string) error {
 		return err
 	}
 	own := []string{fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))}
-	// The paths of a multipath disk.
-	slaves, err := filepath.Glob(filepath.Join(sys, "dev/block", own[0], "slaves/*/dev"))
-	if err != nil {
-		return err
-	}
+	slaves, _ := filepath.Glob(filepath.Join(sys, "dev/block", own[0], "slaves/*/dev")) // the paths of a multipath disk
 	for _, file := range slaves {
 		if number, err := os.ReadFile(file); err == nil {
 			own = append(own, strings.TrimSpace(string(number)))
 		}
 	}
-	all, err := filepath.Glob(filepath.Join(sys, "class/block/*/uevent"))
-	if err != nil {
-		return err
-	}
+	all, _ := filepath.Glob(filepath.Join(sys, "class/block/*/uevent"))
 	for _, file := range all {
 		text, err := os.ReadFile(file)
 		if err != nil || !bytes.Contains(text, []byte("\nPARTNAME="+layout.PartitionLabel+"\n")) {
@@ -221,15 +290,4 @@ func checkOtherDisks(disk *os.File, sys string) error {
 		}
 	}
 	return nil
-}
-
-// sfdisk runs sfdisk(8), which every CoreOS has to grow its root partition.
-func sfdisk(ctx context.Context, script string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "sfdisk", args...)
-	var out, problems bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &problems
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("sfdisk: %w: %s", err, bytes.TrimSpace(problems.Bytes()))
-	}
-	return out.Bytes(), nil
 }

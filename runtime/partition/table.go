@@ -1,8 +1,13 @@
 package partition
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os/exec"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
@@ -34,6 +39,29 @@ type entry struct {
 	Node        string
 	Start, Size int64
 	Name        string
+}
+
+// readTable reads the table of a disk.
+func readTable(ctx context.Context, disk string) (table, error) {
+	text, err := sfdisk(ctx, "", "--json", disk)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return table{}, fault.Wrap(ErrTable, err)
+	}
+	if err != nil {
+		return table{}, err
+	}
+	return parseTable(text)
+}
+
+// sfdisk runs sfdisk(8), which every CoreOS has to grow its root partition.
+func sfdisk(ctx context.Context, script string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "sfdisk", args...)
+	var out, problems bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &problems
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("sfdisk: %w: %s", err, bytes.TrimSpace(problems.Bytes()))
+	}
+	return out.Bytes(), nil
 }
 
 func parseTable(text []byte) (table, error) {

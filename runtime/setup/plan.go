@@ -175,7 +175,8 @@ func (h host) removals(old, later Manifest) (changes []Change) {
 		}
 	}
 	for _, l := range old.Links {
-		if target, err := look(h, l.Path, (*os.Root).Readlink); err == nil && target == l.Target && !slices.Contains(later.Links, l) {
+		target, err := look(h, l.Path, (*os.Root).Readlink)
+		if err == nil && target == l.Target && !slices.Contains(later.Links, l) {
 			changes = append(changes, Change{l.Path, Remove})
 		}
 	}

@@ -77,7 +77,8 @@ func withStores(vendor []byte) ([]byte, error) {
 	result := optionsSection.ReplaceAllFunc(storesList.ReplaceAllLiteral(vendor, nil), func(section []byte) []byte {
 		return fmt.Appendf(nil, "%s\n%s", section, list)
 	})
-	result = append([]byte("# Written by pinbox, of "+crio.VendorStorageConf+" and the read-only image stores.\n"), result...)
+	const title = "# Written by pinbox, of " + crio.VendorStorageConf + " and the read-only image stores.\n"
+	result = append([]byte(title), result...)
 	if got, err := crio.ReadStorage(result); err != nil || lacksSlot(got.Stores) {
 		return nil, errors.Join(errors.New("it has no section [storage.options] to which the stores could be added"), err)
 	}
