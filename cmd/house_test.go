@@ -126,7 +126,8 @@ var rooms = map[string][]string{
 		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
 		"runtime/fleet",
 		"runtime",
-		"runtime/aside runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/transfer runtime/watch",
+		"runtime/aside runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/stores/mount " +
+			"runtime/transfer runtime/watch",
 	},
 	"storage": {
 		"storage",

@@ -15,19 +15,20 @@ import (
 
 // writers are the packages that may make, rename or change files by themselves, and why.
 var writers = map[string]string{
-	"storage/filelock":  "locks have no content",
-	"storage/input":     "opens what others have made, to read it",
-	"storage/cache":     "a folder of the user alone, with partial files that continue: O_NOFOLLOW",
-	"storage/root":      "a graph root of containers/storage, in a new folder",
-	"storage":           "the configuration of a library, in a new folder",
-	"storage/loop":      "opens devices",
-	"runtime/fetch":     "a partial file that continues, in a folder of root: O_NOFOLLOW",
-	"runtime/setup":     "opens files of the machine to read them",
-	"runtime/partition": "opens the disk that it partitions",
-	"runtime/transfer":  "opens what others have made, to read it",
-	"runtime/stores":    "opens media to read them, and renames stores in its own folder",
-	"builder/artifact":  "the folder of the result, which is renamed as a whole",
-	"builder":           "the mode of a store in that folder",
+	"storage/filelock":     "locks have no content",
+	"storage/input":        "opens what others have made, to read it",
+	"storage/cache":        "a folder of the user alone, with partial files that continue: O_NOFOLLOW",
+	"storage/root":         "a graph root of containers/storage, in a new folder",
+	"storage":              "the configuration of a library, in a new folder",
+	"storage/loop":         "opens devices",
+	"runtime/fetch":        "a partial file that continues, in a folder of root: O_NOFOLLOW",
+	"runtime/setup":        "opens files of the machine to read them",
+	"runtime/partition":    "opens the disk that it partitions",
+	"runtime/transfer":     "opens what others have made, to read it",
+	"runtime/stores/mount": "reads the log of the kernel",
+	"runtime/stores":       "opens media to read them, and renames stores in its own folder",
+	"builder/artifact":     "the folder of the result, which is renamed as a whole",
+	"builder":              "the mode of a store in that folder",
 }
 
 // Only packages that have a reason write files without atomicfile: a file that root writes goes through no link,

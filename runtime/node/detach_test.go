@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 )
 
 // storeDigest is the digest of the store in the folder of a delta.
@@ -211,7 +212,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	linked.Mounter, linked.Configured = stores.DirectMounter{}, linked.Slots
+	linked.Mounter, linked.Configured = mount.Direct{}, linked.Slots
 	for _, folder := range folders[1:] {
 		attach(t, linked, stores.AttachOptions{Source: folder})
 	}

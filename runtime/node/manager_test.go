@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -56,7 +57,7 @@ func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.Mounter, m.Configured = stores.DirectMounter{}, m.Slots // there is no CRI-O
+	m.Mounter, m.Configured = mount.Direct{}, m.Slots // there is no CRI-O
 	m.Appliance = appliance.Lock(t, base).ReleaseID
 	if err := errors.Join(os.MkdirAll(m.Slots[0], 0o755), os.MkdirAll(m.Sets, 0o755)); err != nil {
 		t.Fatal(err)
@@ -184,13 +185,13 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 // interruptedMounter cancels the context of the caller during a mount, and completes the mount, as
 // systemd does.
 type interruptedMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	interrupt context.CancelFunc
 }
 
-func (h interruptedMounter) Mount(ctx context.Context, m stores.Mount) error {
+func (h interruptedMounter) Mount(ctx context.Context, m mount.Mount) error {
 	h.interrupt()
-	if err := h.DirectMounter.Mount(context.WithoutCancel(ctx), m); err != nil {
+	if err := h.Direct.Mount(context.WithoutCancel(ctx), m); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -289,17 +290,17 @@ func TestAutoAttachBeforeItsBase(t *testing.T) {
 
 // observedMounter calls observe before each mount and after each unmount.
 type observedMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	observe func()
 }
 
-func (w observedMounter) Mount(ctx context.Context, m stores.Mount) error {
+func (w observedMounter) Mount(ctx context.Context, m mount.Mount) error {
 	w.observe()
-	return w.DirectMounter.Mount(ctx, m)
+	return w.Direct.Mount(ctx, m)
 }
 
 func (w observedMounter) Unmount(ctx context.Context, where string) error {
-	err := w.DirectMounter.Unmount(ctx, where)
+	err := w.Direct.Unmount(ctx, where)
 	w.observe()
 	return err
 }
@@ -360,11 +361,11 @@ func TestAutoAttachOfAnOldRelease(t *testing.T) {
 
 // selinuxMounter records the SELinux contexts of mounts, and mounts without them.
 type selinuxMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	contexts *[]string
 }
 
-func (l selinuxMounter) Mount(ctx context.Context, m stores.Mount) error {
+func (l selinuxMounter) Mount(ctx context.Context, m mount.Mount) error {
 	m.Options = slices.DeleteFunc(slices.Clone(m.Options), func(option string) bool {
 		is := strings.HasPrefix(option, "context=")
 		if is {
@@ -372,7 +373,7 @@ func (l selinuxMounter) Mount(ctx context.Context, m stores.Mount) error {
 		}
 		return is
 	})
-	return l.DirectMounter.Mount(ctx, m)
+	return l.Direct.Mount(ctx, m)
 }
 
 // If the SELinux context cannot be read at boot, the context of the last attach is used: containers

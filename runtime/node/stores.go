@@ -15,14 +15,15 @@ import (
 	"github.com/pinbox/pinbox/runtime/aside"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 var (
-	_ stores.Mounter = stores.DirectMounter{}
-	_ stores.Mounter = systemd.Mounter{}
+	_ mount.Mounter = mount.Direct{}
+	_ mount.Mounter = systemd.Mounter{}
 )
 
 // Stores returns the status of the attached stores. It changes nothing.
@@ -47,7 +48,7 @@ func (o Options) manager() (stores.Manager, error) {
 	m := stores.Manager{
 		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: o.complete().Keys, Sets: o.Sets,
 		Signed: config.Signed == layout.SignedRequired,
-		Wanted: o.wanted, Mounter: stores.DirectMounter{},
+		Wanted: o.wanted, Mounter: mount.Direct{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
 		RunRoots: o.runRoots(),
@@ -232,7 +233,7 @@ func storeStatuses(all []stores.Status) []runtime.StoreStatus {
 	return list
 }
 
-func verityStatus(v stores.Verification) *runtime.VerityStatus {
+func verityStatus(v mount.Verification) *runtime.VerityStatus {
 	status := &runtime.VerityStatus{State: runtime.Unverified, Reason: v.Reason, CorruptOffsets: v.Offsets}
 	switch {
 	case v.Corrupted:

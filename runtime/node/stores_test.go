@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 )
 
 // buildDeltas builds an appliance and deltas, each with the store before it as base, and returns
@@ -159,7 +160,7 @@ func wantMounted(t *testing.T, m stores.Manager, n int) {
 }
 
 // busyMounter returns EBUSY for every unmount.
-type busyMounter struct{ stores.DirectMounter }
+type busyMounter struct{ mount.Direct }
 
 func (busyMounter) Unmount(context.Context, string) error { return syscall.EBUSY }
 
@@ -229,15 +230,15 @@ func compact(t *testing.T, m stores.Manager) stores.Compaction {
 
 // failingMounter cannot mount one file.
 type failingMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	file string
 }
 
-func (p failingMounter) Mount(ctx context.Context, m stores.Mount) error {
+func (p failingMounter) Mount(ctx context.Context, m mount.Mount) error {
 	if filepath.Base(m.What) == p.file {
 		return syscall.EIO
 	}
-	return p.DirectMounter.Mount(ctx, m)
+	return p.Direct.Mount(ctx, m)
 }
 
 // If the compacted store cannot be mounted, the stores that it was made of stay attached.
@@ -252,7 +253,7 @@ func TestCompactedStoreCannotBeMounted(t *testing.T) {
 	}
 	wantMounted(t, m, 3)
 	compact(t, m)
-	m.Mounter = stores.DirectMounter{}
+	m.Mounter = mount.Direct{}
 	if _, err := m.Reconcile(t.Context(), func() bool { return true }); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 )
 
 // withoutSums changes a folder, and removes its sums.
@@ -57,7 +58,7 @@ func TestSignedThinDelta(t *testing.T) {
 			m := newManager(t, base, "50m")
 			fixtures.Run(t, "install", "-D", "-t", m.Keys, public)
 			parsed := false
-			m.OpenFS = func(e stores.Extent) (stores.FS, error) {
+			m.OpenFS = func(e mount.Extent) (stores.FS, error) {
 				parsed = true
 				return stores.OpenFS(e)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -126,7 +127,7 @@ func backing(t *testing.T, slot string) string {
 func TestVerifyFindsAnUnreadableLayer(t *testing.T) {
 	m, _, delta := nodeWithDelta(t)
 	_, layer := fileIn(t, m.Slots[1], "data/1-400000")
-	m.OpenFS = func(e stores.Extent) (stores.FS, error) {
+	m.OpenFS = func(e mount.Extent) (stores.FS, error) {
 		files, err := stores.OpenFS(e)
 		return failing{files, "data/1-400000"}, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -128,7 +129,7 @@ func (s *session) attach(ctx context.Context, src source, o AttachOptions) (Atta
 	}
 	slot, err := s.slots.choose(s.state)
 	if err == nil && o.InPlace {
-		err = s.mounts.verifier.permitInPlace(ctx)
+		err = s.mounts.verifier.PermitInPlace(ctx)
 	}
 	if err != nil {
 		return Attached{}, err
@@ -186,7 +187,7 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repa
 	}
 	problem, err := s.mounts.diagnose(ctx, *attached)
 	keep := attached.Path == "" || o.InPlace || o.Auto
-	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase) || errors.Is(problem, ErrVerity)) {
+	if err != nil || keep && (problem == nil || errors.Is(problem, ErrNoBase) || errors.Is(problem, mount.ErrVerity)) {
 		return false, err
 	}
 	g, err := s.sources.stage(ctx, src, o)
@@ -323,7 +324,7 @@ func (s slots) choose(state State) (string, error) {
 	if len(attachable) == 0 {
 		return "", errors.Join(ErrNotConfigured, s.configError)
 	}
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return "", err
 	}
@@ -339,7 +340,7 @@ func (s *session) admit(store Store, c content) error {
 	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
 		return fmt.Errorf("%w: %s", ErrPlatform, c.Lock.Platform)
 	}
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
@@ -363,7 +364,7 @@ func (e *NoBaseError) Unwrap() error { return e.error }
 // Resolved reports whether the base has been mounted since. The store does not need to be copied for
 // that.
 func (e *NoBaseError) Resolved() bool {
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return false
 	}

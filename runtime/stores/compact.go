@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
 )
@@ -127,7 +128,7 @@ func (p tools) write(
 	if err := evict(path); err != nil {
 		return nil, content{}, err
 	}
-	written := source{Extent: Extent{Path: path, Size: size.n}, id: sum.Digest()}
+	written := source{Extent: mount.Extent{Path: path, Size: size.n}, id: sum.Digest()}
 	_, tree, err := written.copy(ctx, io.Discard, func(read, _ int64) {
 		if done != nil {
 			done(read)

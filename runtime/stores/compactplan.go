@@ -1,11 +1,13 @@
 package stores
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -13,7 +15,7 @@ import (
 // CompactPlan is what goes into a compacted store.
 type CompactPlan struct {
 	// Stores to compact, oldest first.
-	Stores []Extent
+	Stores []mount.Extent
 	// Images and Layers that the compacted store has, by their IDs.
 	Images, Layers map[string]bool
 	// Lock and Sets of the newest release. The lock has all of Images, and the OCI artifacts that the compacted
@@ -66,12 +68,12 @@ type planner struct {
 
 // chooseStores chooses the attached stores that are mounted and, with all, the appliance's own.
 func (p *planner) chooseStores(all bool) error {
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
 	if all {
-		device, err := deviceAt(p.slots.all[0])
+		device, err := deviceOf(p.slots.all[0])
 		if err != nil {
 			return err
 		}
@@ -81,7 +83,7 @@ func (p *planner) chooseStores(all bool) error {
 		if _, err := p.sources.extent(o); err != nil || p.mounts.problem(o, mounted) != nil {
 			continue
 		}
-		device, err := deviceAt(p.slots.path(o)) // not the file: the device may verify what is read
+		device, err := deviceOf(p.slots.path(o)) // not the file: the device may verify what is read
 		if err != nil {
 			return err
 		}
@@ -92,6 +94,15 @@ func (p *planner) chooseStores(all bool) error {
 		return fmt.Errorf("%w: %d are mounted", ErrNothingToCompact, len(p.plan.attached))
 	}
 	return nil
+}
+
+// deviceOf finds the device of the store that is mounted at a root.
+func deviceOf(root string) (mount.Extent, error) {
+	device, err := mount.DeviceAt(root)
+	if errors.Is(err, mount.ErrNone) {
+		err = fmt.Errorf("%w: %w", ErrMissing, err)
+	}
+	return device, err
 }
 
 // readRecords reads the records of the stores.

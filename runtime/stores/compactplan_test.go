@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -180,15 +181,15 @@ func TestCompactedStoreReplacesTheOthers(t *testing.T) {
 
 // failingMounter cannot mount at one mount point.
 type failingMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	where string
 }
 
-func (b failingMounter) Mount(ctx context.Context, m stores.Mount) error {
+func (b failingMounter) Mount(ctx context.Context, m mount.Mount) error {
 	if m.Where == b.where {
 		return syscall.EIO
 	}
-	return b.DirectMounter.Mount(ctx, m)
+	return b.Direct.Mount(ctx, m)
 }
 
 // The compacted store is discarded if something new needs what it does not have, or if it cannot be

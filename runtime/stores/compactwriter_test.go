@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -30,7 +31,7 @@ func (memory) Close() error { return nil }
 
 // composedStore writes a store of an image with one file, and a lock of a time. It returns the IDs of the
 // image and its layer.
-func composedStore(t *testing.T, file string, modified time.Time) (store stores.Extent, image, layer string) {
+func composedStore(t *testing.T, file string, modified time.Time) (store mount.Extent, image, layer string) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -71,7 +72,7 @@ func composedStore(t *testing.T, file string, modified time.Time) (store stores.
 	defer f.Close()
 	size, err := finished.WriteTo(f)
 	must(err)
-	return stores.Extent{Path: f.Name(), Size: size}, digest.FromBytes(config).Encoded(), unpacked.ID
+	return mount.Extent{Path: f.Name(), Size: size}, digest.FromBytes(config).Encoded(), unpacked.ID
 }
 
 // A compacted store has the images of the plan, its lock and its sets, and the time of the newest store.
@@ -87,7 +88,7 @@ func TestWriteCompacted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
 			if err := stores.WriteCompacted(t.Context(), &out, stores.CompactPlan{
-				Stores: []stores.Extent{one, three, two}, Images: map[string]bool{imageOne: true, imageTwo: true},
+				Stores: []mount.Extent{one, three, two}, Images: map[string]bool{imageOne: true, imageTwo: true},
 				Lock: pinset.Lock{Version: pinset.LockVersion, Platform: "linux/amd64"}, Sets: map[string]string{"s.yaml": "a set"},
 				TempDir: t.TempDir(), Progress: progress,
 			}); err != nil {
@@ -103,7 +104,7 @@ func TestWriteCompacted(t *testing.T) {
 			}
 			file := filepath.Join(t.TempDir(), "compacted")
 			write(t, file, out.String())
-			store, err := stores.OpenFS(stores.Extent{Path: file, Size: int64(out.Len())})
+			store, err := stores.OpenFS(mount.Extent{Path: file, Size: int64(out.Len())})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -136,9 +137,9 @@ func TestWriteCompacted(t *testing.T) {
 }
 
 func TestWriteCompactedOfAText(t *testing.T) {
-	text := stores.Extent{Path: filepath.Join(t.TempDir(), "text"), Size: 4}
+	text := mount.Extent{Path: filepath.Join(t.TempDir(), "text"), Size: 4}
 	write(t, text.Path, "text")
-	plan := stores.CompactPlan{Stores: []stores.Extent{text}}
+	plan := stores.CompactPlan{Stores: []mount.Extent{text}}
 	if err := stores.WriteCompacted(t.Context(), io.Discard, plan); err == nil {
 		t.Error("got no error, want that a text is no store")
 	}

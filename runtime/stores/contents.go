@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -21,7 +22,7 @@ func Contents(m Manager) ([]pinset.StoreContent, error) {
 	if err != nil {
 		return nil, err
 	}
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return nil, err
 	}

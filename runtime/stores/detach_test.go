@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -49,7 +50,7 @@ func TestDetachChecksAgainAfterTheUnmount(t *testing.T) {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			d.Mounter = stores.DirectMounter{}
+			d.Mounter = mount.Direct{}
 			if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
 				t.Errorf("after the end of the use: got %v, want no error", err)
 			}

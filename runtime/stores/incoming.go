@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 )
 
 // incomingLock is held while a store is fetched from a server, which may take hours.
@@ -69,7 +71,7 @@ func Lacks(ctx context.Context, m Manager, id digest.Digest) (bool, error) {
 			return false, nil
 		}
 		problem, err := s.mounts.diagnose(ctx, *attached)
-		return problem != nil && !errors.Is(problem, ErrNoBase) && !errors.Is(problem, ErrVerity), err
+		return problem != nil && !errors.Is(problem, ErrNoBase) && !errors.Is(problem, mount.ErrVerity), err
 	}
 	if id == s.slots.own {
 		return false, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
@@ -52,13 +53,13 @@ type Manager struct {
 	// Signed means that a store needs a signature also if there are no keys, so that none is attached then.
 	Signed bool
 	// Mounter mounts and unmounts stores.
-	Mounter Mounter
-	// Mapper opens stores by dm-verity; nil means [DMSetup]. Verity is when.
-	Mapper DeviceMapper
+	Mounter mount.Mounter
+	// Mapper opens stores by dm-verity; nil means [mount.DMSetup]. Verity is when.
+	Mapper mount.DeviceMapper
 	Verity layout.Verity
 	// OpenFS opens a store that is not mounted, OpenMedium a medium; nil means the functions
 	// [OpenFS] and [OpenMedium].
-	OpenFS     func(Extent) (FS, error)
+	OpenFS     func(mount.Extent) (FS, error)
 	OpenMedium func(name string) (Medium, error)
 	// KeepPrevious is how many releases before the current one are kept.
 	KeepPrevious int
@@ -104,15 +105,15 @@ func (m Manager) tools() tools {
 		sources.openMedium = OpenMedium
 	}
 	if m.Mapper == nil {
-		m.Mapper = DMSetup{}
+		m.Mapper = mount.DMSetup{}
 	}
 	return tools{
 		dir: dir, slots: slots, sources: sources,
 		mounts: mounts{
 			slots: slots, sources: sources, mounter: m.Mounter,
 			trial: dir.trial(), selinuxContext: m.SELinuxContext,
-			verifier: verifier{
-				policy: m.Verity, mapper: &askedOnce{DeviceMapper: m.Mapper}, required: m.Signed || requiresSignatures(m.Keys),
+			verifier: mount.Verifier{
+				Policy: m.Verity, Mapper: mount.AskOnce(m.Mapper), Required: m.Signed || requiresSignatures(m.Keys),
 			},
 		},
 		usage:    usage{slots: slots, sources: sources, wanted: m.Wanted, runRoots: m.RunRoots},
@@ -237,7 +238,7 @@ func (s *session) mountStores(ctx context.Context) (problems, error) {
 	if err := s.mounts.unmountBroken(ctx, s.state.Stores, found); err != nil {
 		return nil, err
 	}
-	s.mounts.verifier.sweep(ctx)
+	s.mounts.verifier.Sweep(ctx)
 	if err := s.mounts.mountIntact(ctx, s.state.Stores, found); err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/iso9660"
@@ -78,10 +79,10 @@ func readText(m Medium, name string) ([]byte, error) {
 
 // findMedium finds the medium with an attached store among all block devices, since its device
 // may have another name than at the attach.
-func (s sources) findMedium(o Store) (Extent, error) {
+func (s sources) findMedium(o Store) (mount.Extent, error) {
 	devices, err := mediumDevices()
 	if err != nil {
-		return Extent{}, err
+		return mount.Extent{}, err
 	}
 	for _, device := range devices {
 		var src source
@@ -89,7 +90,7 @@ func (s sources) findMedium(o Store) (Extent, error) {
 			return src.Extent, nil
 		}
 	}
-	return Extent{}, fmt.Errorf("%w: no plugged-in medium has it", ErrMissing)
+	return mount.Extent{}, fmt.Errorf("%w: no plugged-in medium has it", ErrMissing)
 }
 
 // mediumDevices lists the block devices with an ISO 9660 file system.

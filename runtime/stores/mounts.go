@@ -13,6 +13,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -41,7 +42,7 @@ func (s slots) attachable() []string {
 func (s slots) path(o Store) string { return filepath.Join(filepath.Dir(s.all[0]), o.Slot) }
 
 // mountedExcept lists the slots at which a store is mounted, except the slot of o.
-func (s slots) mountedExcept(o Store, mounted mountTable) (found []string) {
+func (s slots) mountedExcept(o Store, mounted mount.Table) (found []string) {
 	for _, slot := range s.all {
 		if mounted[slot] > 0 && slot != s.path(o) {
 			found = append(found, slot)
@@ -83,23 +84,23 @@ var errNotMounted = errors.New("it is not mounted: `pinbox-node mount` mounts it
 type mounts struct {
 	slots   slots
 	sources sources
-	mounter Mounter
+	mounter mount.Mounter
 	// trial is a mount point that CRI-O does not read.
 	trial          string
 	selinuxContext string
-	verifier       verifier
+	verifier       mount.Verifier
 }
 
 // diagnose returns why a store is not mounted; nil if it is.
 func (m mounts) diagnose(ctx context.Context, o Store) (problem, err error) {
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return nil, err
 	}
 	if problem = m.problem(o, mounted); errors.Is(problem, errNotMounted) {
 		if _, err := m.prepare(o, mounted); err != nil {
 			problem = err
-		} else if _, err := m.verifier.decide(ctx, o); err != nil {
+		} else if _, err := m.verifier.Decide(ctx, o.Verity, o.Path != ""); err != nil {
 			problem = err
 		}
 	}
@@ -108,7 +109,7 @@ func (m mounts) diagnose(ctx context.Context, o Store) (problem, err error) {
 
 // problem returns why the mount at a store's slot must be unmounted; errNotMounted if there is
 // none.
-func (m mounts) problem(o Store, mounted mountTable) error {
+func (m mounts) problem(o Store, mounted mount.Table) error {
 	slot := m.slots.path(o)
 	if mounted[slot] == 0 {
 		return errNotMounted
@@ -134,13 +135,13 @@ func (m mounts) unmountBroken(ctx context.Context, all []Store, found problems) 
 	for again := true; again; {
 		again = false
 		for _, o := range all {
-			mounted, err := readMountTable()
+			mounted, err := mount.ReadTable()
 			if err != nil {
 				return err
 			}
 			slot := m.slots.path(o)
 			for ; mounted[slot] > 1; mounted[slot]-- {
-				if err := unmountTop(ctx, m.mounter, slot); err != nil {
+				if err := mount.UnmountTop(ctx, m.mounter, slot); err != nil {
 					return err
 				}
 			}
@@ -164,7 +165,7 @@ func (m mounts) mountIntact(ctx context.Context, all []Store, found problems) er
 	for again := true; again; {
 		again = false
 		for _, o := range all {
-			mounted, err := readMountTable()
+			mounted, err := mount.ReadTable()
 			if err != nil {
 				return err
 			}
@@ -185,18 +186,18 @@ func (m mounts) mountIntact(ctx context.Context, all []Store, found problems) er
 }
 
 // mount mounts a store and checks what is mounted.
-func (m mounts) mount(ctx context.Context, o Store, mounted mountTable) error {
-	mount, err := m.prepare(o, mounted)
+func (m mounts) mount(ctx context.Context, o Store, mounted mount.Table) error {
+	what, err := m.prepare(o, mounted)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(mount.Where, 0o755); err != nil {
+	if err := os.MkdirAll(what.Where, 0o755); err != nil {
 		return err
 	}
-	if err := m.start(ctx, o, mount); err != nil {
+	if err := m.start(ctx, o, what); err != nil {
 		return err
 	}
-	mounted[mount.Where]++
+	mounted[what.Where]++
 	if err := m.problem(o, mounted); err != nil {
 		return errors.Join(err, m.unmount(ctx, o))
 	}
@@ -204,40 +205,42 @@ func (m mounts) mount(ctx context.Context, o Store, mounted mountTable) error {
 }
 
 // start mounts a store, by dm-verity if that is possible and not switched off.
-func (m mounts) start(ctx context.Context, o Store, mount Mount) error {
-	verified, err := m.verifier.decide(ctx, o)
+func (m mounts) start(ctx context.Context, o Store, what mount.Mount) error {
+	verified, err := m.verifier.Decide(ctx, o.Verity, o.Path != "")
 	if err != nil {
 		return err
 	}
 	if !verified {
-		return m.mounter.Mount(ctx, mount)
+		return m.mounter.Mount(ctx, what)
 	}
 	e, err := m.sources.extent(o)
 	if err != nil {
 		return err
 	}
-	return m.verifier.mount(ctx, m.mounter, mount, e, o.Verity)
+	return m.verifier.Mount(ctx, m.mounter, what, e, o.Verity)
 }
 
 // unmount unmounts everything at a store's slot.
 func (m mounts) unmount(ctx context.Context, o Store) error {
-	return unmountAll(ctx, m.mounter, m.slots.path(o))
+	return mount.UnmountAll(ctx, m.mounter, m.slots.path(o))
 }
 
 // prepare reads a store that is not mounted and finds its bases.
-func (m mounts) prepare(o Store, mounted mountTable) (Mount, error) {
+func (m mounts) prepare(o Store, mounted mount.Table) (mount.Mount, error) {
 	delta, e, err := m.sources.readDelta(o)
 	if err != nil {
-		return Mount{}, err
+		return mount.Mount{}, err
 	}
 	bases, err := m.bases(o, delta, mounted)
-	return Mount{What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, Description: o.Title()}, err
+	return mount.Mount{
+		What: e.Path, Where: m.slots.path(o), Options: m.options(e), Bases: bases, Description: o.Title(),
+	}, err
 }
 
 // options returns the mount options for a store. With nosuid and nodev, setuid programs and device
 // nodes on a medium do not give root to users of the node. Containers are not affected: they use
 // overlay mounts of their own.
-func (m mounts) options(e Extent) []string {
+func (m mounts) options(e mount.Extent) []string {
 	options := []string{"ro", "nosuid", "nodev", "loop"}
 	if e.Offset > 0 {
 		options = append(options, fmt.Sprintf("offset=%d", e.Offset), fmt.Sprintf("sizelimit=%d", e.Size))
@@ -250,7 +253,7 @@ func (m mounts) options(e Extent) []string {
 
 // bases finds the slots of the stores that have the layers which a store needs. The error is
 // ErrNoBase if a layer is in no mounted store.
-func (m mounts) bases(o Store, d pinset.Delta, mounted mountTable) (found []string, err error) {
+func (m mounts) bases(o Store, d pinset.Delta, mounted mount.Table) (found []string, err error) {
 	roots := append(slices.Clone(m.slots.others), m.slots.mountedExcept(o, mounted)...)
 	has, missing := providers(roots, d.Needs)
 	for _, root := range has {
@@ -320,7 +323,7 @@ func (m mounts) tryMount(ctx context.Context, o Store) error {
 	if err := os.MkdirAll(m.trial, 0o700); err != nil {
 		return err
 	}
-	err = m.start(ctx, o, Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.Title()})
+	err = m.start(ctx, o, mount.Mount{What: e.Path, Where: m.trial, Options: m.options(e), Description: o.Title()})
 	if err == nil {
 		_, err = audit.Records(os.DirFS(m.trial))
 	}
@@ -329,7 +332,7 @@ func (m mounts) tryMount(ctx context.Context, o Store) error {
 
 // endTrial unmounts the trial mount and removes its mount point.
 func (m mounts) endTrial(ctx context.Context) error {
-	if err := unmountAll(ctx, m.mounter, m.trial); err != nil {
+	if err := mount.UnmountAll(ctx, m.mounter, m.trial); err != nil {
 		return err
 	}
 	if err := os.Remove(m.trial); err != nil && !errors.Is(err, fs.ErrNotExist) {

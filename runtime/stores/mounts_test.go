@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -65,7 +66,7 @@ func TestProblemOfAMountedStore(t *testing.T) {
 			}
 			m := mounts{slots: slots{all: []string{filepath.Join(dir, "0")}}}
 			o := Store{Slot: "1", Token: digest.FromString(lock + lock).Encoded()}
-			err := m.problem(o, mountTable{filepath.Join(dir, "1"): test.mounts})
+			err := m.problem(o, mount.Table{filepath.Join(dir, "1"): test.mounts})
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -33,7 +34,7 @@ type naming struct {
 // not obvious which of them a container gets. A store may move a tag of its own appliance: these
 // tags are returned.
 func (n naming) check(o Store, c content, graphRoots []string) (moved []string, err error) {
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -28,7 +29,7 @@ type squashfsFile struct {
 func (s squashfsFile) Close() error { return s.file.Close() }
 
 // OpenFS opens the squashfs image of a store.
-func OpenFS(e Extent) (FS, error) {
+func OpenFS(e mount.Extent) (FS, error) {
 	s, err := openSquashfs(e)
 	if err != nil {
 		return nil, err
@@ -36,7 +37,7 @@ func OpenFS(e Extent) (FS, error) {
 	return s, nil
 }
 
-func openSquashfs(e Extent) (squashfsFile, error) {
+func openSquashfs(e mount.Extent) (squashfsFile, error) {
 	f, err := open(e.Path, os.O_RDONLY)
 	if err != nil {
 		return squashfsFile{}, err
@@ -87,11 +88,11 @@ func OpenMedium(name string) (Medium, error) {
 
 // OpenRoot opens the read-only store at a graph root: that of the device that is mounted there, else the folder.
 func OpenRoot(dir string) (FS, error) {
-	device, err := deviceAt(dir)
+	device, err := mount.DeviceAt(dir)
 	if err == nil {
 		return OpenFS(device)
 	}
-	if !errors.Is(err, ErrMissing) {
+	if !errors.Is(err, mount.ErrNone) {
 		return nil, err
 	}
 	return folderFS{os.DirFS(dir)}, nil

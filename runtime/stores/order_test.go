@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -44,7 +45,7 @@ func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
 		"in place":       {stores.AttachOptions{Source: lying, InPlace: true}, nil, stores.ErrDamaged, false},
 		"in place, no dm-verity": {stores.AttachOptions{Source: whole, InPlace: true}, func(d *testNode) {
 			d.Verity, d.Mapper = layout.VerityRequire, &loops{t: d.t, unavailable: errors.New("no device mapper here")}
-		}, stores.ErrVerity, false},
+		}, mount.ErrVerity, false},
 		"another architecture": {stores.AttachOptions{Source: foreign.folder(t)}, nil, stores.ErrPlatform, true},
 		"no base":              {stores.AttachOptions{Source: orphan.folder(t)}, nil, stores.ErrNoBase, true},
 		"no signature": {stores.AttachOptions{Source: whole}, func(d *testNode) {
@@ -60,7 +61,7 @@ func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := newNode(t, testStore{n: 0})
 			parsed := false
-			d.OpenFS = func(e stores.Extent) (stores.FS, error) {
+			d.OpenFS = func(e mount.Extent) (stores.FS, error) {
 				if parsed = true; strings.HasPrefix(e.Path, c.o.Source) {
 					t.Errorf("%s was opened, want only its copy", e.Path)
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/audit"
 )
 
@@ -13,14 +14,15 @@ import (
 // CRI-O could not list its images: with a record that cannot be read, CRI-O does not start at all.
 func (m Manager) checkOwn(ctx context.Context) error {
 	slot := m.Slots[0]
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil || mounted[slot] == 0 {
 		return err
 	}
 	if _, err = audit.Records(os.DirFS(slot)); err == nil {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("the appliance's own store was unmounted: %w", err), unmountAll(ctx, m.Mounter, slot))
+	err = fmt.Errorf("the appliance's own store was unmounted: %w", err)
+	return errors.Join(err, mount.UnmountAll(ctx, m.Mounter, slot))
 }
 
 // noteOwn keeps in the state why the appliance's own store is not mounted.
@@ -28,7 +30,7 @@ func noteOwn(s *session, problem error) error {
 	before := s.state.OwnProblem
 	if problem != nil {
 		s.state.OwnProblem = problem.Error()
-	} else if mounted, err := readMountTable(); err == nil && mounted[s.slots.all[0]] > 0 {
+	} else if mounted, err := mount.ReadTable(); err == nil && mounted[s.slots.all[0]] > 0 {
 		s.state.OwnProblem = ""
 	}
 	if s.state.OwnProblem == before {
@@ -50,7 +52,7 @@ func (s *State) ownProblem(slots slots) error {
 	if slots.own == "" || s.Current != "" {
 		return nil
 	}
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err == nil && mounted[slots.all[0]] == 0 {
 		err = errOwnNotMounted
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -557,13 +558,13 @@ func TestStoresAreLocked(t *testing.T) {
 
 // countingMounter counts the mounts.
 type countingMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	mounts int
 }
 
-func (m *countingMounter) Mount(ctx context.Context, mount stores.Mount) error {
+func (m *countingMounter) Mount(ctx context.Context, mount mount.Mount) error {
 	m.mounts++
-	return m.DirectMounter.Mount(ctx, mount)
+	return m.Direct.Mount(ctx, mount)
 }
 
 // Reconcile does not touch stores that are mounted, and unmounts all but one of several mounts at a slot.

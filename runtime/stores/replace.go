@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
@@ -16,7 +17,7 @@ var ErrNotReplaced = fault.New(fault.Other, "the compacted store cannot replace 
 // store or a container that is new since then needs a layer that it does not have.
 func (s *session) replaceByCompacted(ctx context.Context) error {
 	c := *s.state.Compaction
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
@@ -43,7 +44,7 @@ func (s *session) replaceByCompacted(ctx context.Context) error {
 }
 
 // checkReplaceable returns why a compacted store cannot replace the others.
-func (s *session) checkReplaceable(c Compaction, mounted mountTable) error {
+func (s *session) checkReplaceable(c Compaction, mounted mount.Table) error {
 	for _, id := range c.Replaces {
 		o := s.state.store(id)
 		if o == nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -28,28 +29,21 @@ var (
 		"insert its medium, or attach the store again")
 )
 
-// Extent is where a store is: a run of bytes in a file or device.
-type Extent struct {
-	Path string
-	// Offset and Size are in bytes.
-	Offset, Size int64
-}
-
 // sources finds stores, new ones and attached ones, and verifies and copies new ones.
 type sources struct {
 	dir        folder
 	keys       string
 	signed     bool
-	openFS     func(Extent) (FS, error)
+	openFS     func(mount.Extent) (FS, error)
 	openMedium func(name string) (Medium, error)
 }
 
 // extent finds an attached store and checks its size.
-func (s sources) extent(o Store) (Extent, error) {
+func (s sources) extent(o Store) (mount.Extent, error) {
 	if o.Medium {
 		return s.findMedium(o)
 	}
-	e := Extent{Path: s.dir.file(o), Offset: o.Offset, Size: o.Size}
+	e := mount.Extent{Path: s.dir.file(o), Offset: o.Offset, Size: o.Size}
 	if o.Path != "" {
 		e.Path = o.Path
 	}
@@ -64,7 +58,7 @@ func (s sources) extent(o Store) (Extent, error) {
 }
 
 // open opens an attached store, whether it is mounted or not.
-func (s sources) open(o Store) (FS, Extent, error) {
+func (s sources) open(o Store) (FS, mount.Extent, error) {
 	e, err := s.extent(o)
 	if err != nil {
 		return nil, e, err
@@ -77,7 +71,7 @@ func (s sources) open(o Store) (FS, Extent, error) {
 }
 
 // readDelta reads the delta.json of an attached store, whether it is mounted or not.
-func (s sources) readDelta(o Store) (pinset.Delta, Extent, error) {
+func (s sources) readDelta(o Store) (pinset.Delta, mount.Extent, error) {
 	store, e, err := s.open(o)
 	if err != nil {
 		return pinset.Delta{}, e, err
@@ -122,7 +116,7 @@ var (
 
 // source is where a new store is. Nothing in the store was read yet.
 type source struct {
-	Extent
+	mount.Extent
 	// id is the expected digest. On a node with keys it may be unknown, "": the signature counts
 	// there.
 	id digest.Digest

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fanout"
@@ -22,7 +23,7 @@ import (
 // now its documents are read: from the copy, so that they are those that were verified.
 type staged struct {
 	// Extent of the copy, or of the source if the store is used in place.
-	Extent
+	mount.Extent
 	id   digest.Digest
 	tree verity.Tree
 	copy *atomicfile.File // nil in place
@@ -50,7 +51,7 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 		if g.copy, err = atomicfile.CreateLarge(path, 0o600); err != nil {
 			return nil, err
 		}
-		g.Extent, to = Extent{Path: g.copy.Name(), Size: src.Size}, g.copy
+		g.Extent, to = mount.Extent{Path: g.copy.Name(), Size: src.Size}, g.copy
 	}
 	if g.id, g.tree, err = src.copy(ctx, to, o.Progress); err != nil {
 		g.discard()

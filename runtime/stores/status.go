@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -19,7 +20,7 @@ type Status struct {
 	// Problem is why the store is not mounted; nil if it is.
 	Problem error
 	// Verification is that of a mounted store.
-	Verification Verification
+	Verification mount.Verification
 }
 
 // ownSlot is the base name of the slot for the appliance's own store.
@@ -72,7 +73,7 @@ func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Statu
 		}
 		if status.Problem == nil {
 			var err error
-			if status.Verification, err = m.verifier.verification(ctx, m.slots.path(o), o.Verity); err != nil {
+			if status.Verification, err = m.verifier.Verification(ctx, m.slots.path(o), o.Verity); err != nil {
 				return nil, err
 			}
 		}
@@ -86,13 +87,13 @@ func (s *State) statuses(ctx context.Context, m mounts, found problems) ([]Statu
 }
 
 // Own returns how the appliance's own store is verified; nil if it is not mounted.
-func (m Manager) Own(ctx context.Context) (*Verification, error) {
+func (m Manager) Own(ctx context.Context) (*mount.Verification, error) {
 	p := m.tools()
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil || len(p.slots.all) == 0 || mounted[p.slots.all[0]] == 0 {
 		return nil, err
 	}
 	// Its units have its root. Without them the tree is unknown, which is not the reason.
-	found, err := p.mounts.verifier.verification(ctx, p.slots.all[0], verity.Tree{Root: "unknown"})
+	found, err := p.mounts.verifier.Verification(ctx, p.slots.all[0], verity.Tree{Root: "unknown"})
 	return &found, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -86,7 +87,7 @@ func findOwn(ctx context.Context, s *session, src source, o AttachOptions) (a At
 		return a, false, nil
 	}
 	root := s.slots.all[0]
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil || mounted[root] == 0 {
 		return a, false, err
 	}

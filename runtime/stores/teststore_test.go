@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -317,7 +318,7 @@ func newNode(t *testing.T, base testStore) *testNode {
 	d := &testNode{t: t, main: filepath.Join(dir, "main")}
 	d.Manager = stores.Manager{
 		Dir: filepath.Join(dir, "stores.d"), Sets: filepath.Join(dir, "sets.d"), Keys: filepath.Join(dir, "keys.d"),
-		Mounter: stores.DirectMounter{}, KeepPrevious: 1,
+		Mounter: mount.Direct{}, KeepPrevious: 1,
 		Wanted:    func() ([]pinset.Image, error) { return d.wanted, nil },
 		Appliance: base.id(),
 	}
@@ -379,12 +380,12 @@ func (d *testNode) wantSet(n int) {
 
 // interruptingMounter calls act after each unmount, before it returns.
 type interruptingMounter struct {
-	stores.DirectMounter
+	mount.Direct
 	act func()
 }
 
 func (m interruptingMounter) Unmount(ctx context.Context, where string) error {
-	err := m.DirectMounter.Unmount(ctx, where)
+	err := m.Direct.Unmount(ctx, where)
 	m.act()
 	return err
 }

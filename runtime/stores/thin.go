@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -165,7 +166,7 @@ func (in *thinSource) retried(write func() error) error {
 }
 
 // openThin opens a thin delta that was verified, and those of the mounted stores that have layers which it reads.
-func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) {
+func openThin(s *session, e mount.Extent, d pinset.Delta) (in *thinSource, err error) {
 	in = &thinSource{}
 	defer func() {
 		if err != nil {
@@ -176,7 +177,7 @@ func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) 
 		return in, err
 	}
 	in.files = append(in.files, in.documents)
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return in, err
 	}
@@ -184,8 +185,8 @@ func openThin(s *session, e Extent, d pinset.Delta) (in *thinSource, err error) 
 		if has, _ := providers([]string{root}, needsOf(d.Thin.Reads)); len(has) == 0 {
 			continue
 		}
-		device, err := deviceAt(root) // not the file: the device may verify what is read
-		if errors.Is(err, ErrMissing) {
+		device, err := mount.DeviceAt(root) // not the file: the device may verify what is read
+		if errors.Is(err, mount.ErrNone) {
 			continue // a folder of another program
 		}
 		if err != nil {
@@ -227,7 +228,7 @@ func baseName(s *session, root string) string {
 	return "the store at " + root
 }
 
-func (in *thinSource) open(e Extent) (thin.Store, error) {
+func (in *thinSource) open(e mount.Extent) (thin.Store, error) {
 	f, err := open(e.Path, os.O_RDONLY)
 	if err != nil {
 		return thin.Store{}, err

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -32,7 +33,7 @@ func (u usage) check(s State, o Store, graphRoots []string) error {
 	if current := s.release(s.Current); current != nil && current.Store == o.ID {
 		return fmt.Errorf("%s: %w: its sets are current", o.Title(), ErrInUse)
 	}
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func (u usage) wantedImages() ([]pinset.Image, error) {
 }
 
 // addOthers adds the records of all other stores.
-func (u usage) addOthers(r *references, o Store, mounted mountTable) error {
+func (u usage) addOthers(r *references, o Store, mounted mount.Table) error {
 	for _, slot := range u.slots.mountedExcept(o, mounted) {
 		other, err := readRecords(os.DirFS(slot))
 		if err != nil {
@@ -129,7 +130,7 @@ func (u usage) dependents(s State, r references, o Store) (all []string) {
 
 // checkReplaceable returns ErrInUse if something needs a layer or an image that the compacted
 // store does not have. mounted are the mounts without the stores that it replaces.
-func (u usage) checkReplaceable(s State, c Compaction, mounted mountTable) error {
+func (u usage) checkReplaceable(s State, c Compaction, mounted mount.Table) error {
 	records, err := u.sources.records(c.Store)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"testing/fstest"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 )
 
 // writeFile writes a file and the folders above it.
@@ -68,7 +70,7 @@ func TestSameLink(t *testing.T) {
 			dir, root := t.TempDir(), t.TempDir()
 			o := Store{ID: digest.FromString("store"), Slot: "1"}
 			u := usage{slots: slots{all: []string{filepath.Join(dir, "0")}}, sources: sources{dir: folder(dir)}}
-			u.sources.openFS = func(Extent) (FS, error) {
+			u.sources.openFS = func(mount.Extent) (FS, error) {
 				return memoryFS{fstest.MapFS{name: {Data: []byte(test.file)}}}, nil
 			}
 			if test.mounted != "" {

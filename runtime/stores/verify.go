@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/layout"
 )
@@ -53,7 +56,7 @@ func (m Manager) Verify(ctx context.Context, o VerifyOptions) (Verified, error) 
 	if err != nil {
 		return Verified{}, err
 	}
-	mounted, err := readMountTable()
+	mounted, err := mount.ReadTable()
 	if err != nil {
 		return Verified{}, err
 	}
@@ -109,7 +112,7 @@ type layerOf struct {
 
 // open opens the device at a slot and reads the records of the store.
 func (v *layerVerifier) open(slot string, store Store) error {
-	device, err := deviceAt(slot)
+	device, err := mount.DeviceAt(slot)
 	if err != nil {
 		return err
 	}
@@ -136,7 +139,8 @@ func evictDevice(path string) error {
 	for _, of := range []string{"loop", "slaves/*/loop"} {
 		files, _ := filepath.Glob(filepath.Join("/sys/class/block", filepath.Base(device), of, "backing_file"))
 		for _, file := range files {
-			_ = evict(readLine(file)) // the file may be of another mount namespace, or removed
+			name, _ := os.ReadFile(file)
+			_ = evict(strings.TrimSpace(string(name))) // the file may be of another mount namespace, or removed
 		}
 	}
 	return evict(device)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -25,7 +26,7 @@ type loops struct {
 	unavailable error
 	asked       int // how often whether it is available
 	corrupted   bool
-	open        map[string]stores.Target
+	open        map[string]mount.Target
 	folders     map[string]string // of the files of open devices
 	trees       []verity.Tree
 }
@@ -35,7 +36,7 @@ func (l *loops) Available(context.Context) error {
 	return l.unavailable
 }
 
-func (l *loops) Open(_ context.Context, name string, e stores.Extent, t verity.Tree) (string, error) {
+func (l *loops) Open(_ context.Context, name string, e mount.Extent, t verity.Tree) (string, error) {
 	if _, there := l.open[name]; there {
 		return "", fmt.Errorf("%s is in use", name)
 	}
@@ -43,7 +44,7 @@ func (l *loops) Open(_ context.Context, name string, e stores.Extent, t verity.T
 		fmt.Sprint(e.Offset), "--sizelimit", fmt.Sprint(t.Blocks*verity.BlockSize), e.Path))
 	number, err := os.ReadFile(filepath.Join("/sys/block", filepath.Base(device), "dev"))
 	l.folders[name] = filepath.Dir(e.Path)
-	l.open[name] = stores.Target{Name: name, Device: strings.TrimSpace(string(number))}
+	l.open[name] = mount.Target{Name: name, Device: strings.TrimSpace(string(number))}
 	l.trees = append(l.trees, t)
 	return device, err
 }
@@ -62,7 +63,7 @@ func (l *loops) Release(ctx context.Context, name string) error {
 }
 
 // Targets drops the devices that are gone.
-func (l *loops) Targets(context.Context) ([]stores.Target, error) {
+func (l *loops) Targets(context.Context) ([]mount.Target, error) {
 	for name, t := range l.open {
 		// Once the device is gone, its number may be that of another file.
 		file, err := os.ReadFile("/sys/dev/block/" + t.Device + "/loop/backing_file")
@@ -94,7 +95,7 @@ func (l *loops) wantTargets(want ...string) {
 func verified(t *testing.T) (d *testNode, l *loops, folder string, tree verity.Tree) {
 	t.Helper()
 	d = newNode(t, testStore{n: 0})
-	l = &loops{t: t, open: map[string]stores.Target{}, folders: map[string]string{}}
+	l = &loops{t: t, open: map[string]mount.Target{}, folders: map[string]string{}}
 	d.Mapper = l
 	folder = delta(2).folder(t)
 	return d, l, folder, addTree(t, folder)
@@ -177,7 +178,7 @@ func TestLeftoverDevicesAreReleased(t *testing.T) {
 	d, l, folder, tree := verified(t)
 	d.attach(stores.AttachOptions{Source: folder})
 	file := filepath.Join(folder, layout.DeltaStoreFile)
-	if _, err := l.Open(t.Context(), "pinbox-store-trial", stores.Extent{Path: file}, tree); err != nil {
+	if _, err := l.Open(t.Context(), "pinbox-store-trial", mount.Extent{Path: file}, tree); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Reconcile(t.Context(), nil); err != nil {
@@ -222,8 +223,8 @@ func TestPolicyOfVerity(t *testing.T) {
 			d.Verity, l.unavailable = c.policy, c.unavailable
 			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
 			if c.refused != "" {
-				if !errors.Is(err, stores.ErrVerity) || !strings.Contains(err.Error(), c.refused) {
-					t.Errorf("got %v, want %v with %q", err, stores.ErrVerity, c.refused)
+				if !errors.Is(err, mount.ErrVerity) || !strings.Contains(err.Error(), c.refused) {
+					t.Errorf("got %v, want %v with %q", err, mount.ErrVerity, c.refused)
 				}
 				d.wantMounted()
 				return
@@ -241,7 +242,7 @@ func TestPolicyOfVerity(t *testing.T) {
 
 // interrupted is a device mapper whose program is killed while it is asked what it can do.
 type interrupted struct {
-	stores.DeviceMapper
+	mount.DeviceMapper
 	interrupt context.CancelFunc
 }
 
@@ -251,10 +252,10 @@ func (i interrupted) Available(ctx context.Context) error {
 }
 
 // patientMounter mounts even when its program is killed, as systemd does.
-type patientMounter struct{ stores.DirectMounter }
+type patientMounter struct{ mount.Direct }
 
-func (m patientMounter) Mount(ctx context.Context, mount stores.Mount) error {
-	return m.DirectMounter.Mount(context.WithoutCancel(ctx), mount)
+func (m patientMounter) Mount(ctx context.Context, mount mount.Mount) error {
+	return m.Direct.Mount(context.WithoutCancel(ctx), mount)
 }
 
 // An interrupted dmsetup was taken for a kernel without dm-verity, and the store mounted unverified.
@@ -295,13 +296,13 @@ func TestInPlaceWithKeysTakesVerity(t *testing.T) {
 				l.wantTargets("pinbox-store-1")
 				l.unavailable = errors.New("gone") // at the next boot
 				fixtures.Run(t, "umount", d.Slots[1])
-				if all, err := d.Reconcile(t.Context(), nil); err != nil || !errors.Is(all[0].Problem, stores.ErrVerity) {
-					t.Errorf("got %v, %v, want %v", all, err, stores.ErrVerity)
+				if all, err := d.Reconcile(t.Context(), nil); err != nil || !errors.Is(all[0].Problem, mount.ErrVerity) {
+					t.Errorf("got %v, %v, want %v", all, err, mount.ErrVerity)
 				}
 				return
 			}
-			if !errors.Is(err, stores.ErrVerity) {
-				t.Errorf("got %v, want %v", err, stores.ErrVerity)
+			if !errors.Is(err, mount.ErrVerity) {
+				t.Errorf("got %v, want %v", err, mount.ErrVerity)
 			}
 			d.wantMounted()
 			if _, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder}); err != nil {
@@ -331,7 +332,7 @@ func TestAnotherTreeIsRefused(t *testing.T) {
 // A store that was unmounted while a container used it keeps its device, and so its name.
 func TestNamesOfDevicesInUse(t *testing.T) {
 	d, l, folder, tree := verified(t)
-	e := stores.Extent{Path: filepath.Join(folder, layout.DeltaStoreFile)}
+	e := mount.Extent{Path: filepath.Join(folder, layout.DeltaStoreFile)}
 	used := []string{"pinbox-store-1", "pinbox-store-1-2"}
 	for _, name := range used {
 		device, err := l.Open(t.Context(), name, e, tree)
@@ -356,15 +357,15 @@ func TestStatusOfARequiredTree(t *testing.T) {
 		t.Errorf("got %v, want that it is not mounted", got)
 	}
 	d.Verity, l.unavailable = layout.VerityRequire, errors.New("no device mapper here")
-	if got := d.problem("1"); !errors.Is(got, stores.ErrVerity) {
-		t.Errorf("got %v, want %v", got, stores.ErrVerity)
+	if got := d.problem("1"); !errors.Is(got, mount.ErrVerity) {
+		t.Errorf("got %v, want %v", got, mount.ErrVerity)
 	}
 }
 
 // The appliance's own store is verified by the device at its slot.
 func TestVerificationOfTheOwnStore(t *testing.T) {
 	d, l, _, _ := verified(t)
-	own := func(m stores.Manager) *stores.Verification {
+	own := func(m stores.Manager) *mount.Verification {
 		t.Helper()
 		got, err := m.Own(t.Context())
 		if err != nil {
@@ -380,7 +381,7 @@ func TestVerificationOfTheOwnStore(t *testing.T) {
 		t.Errorf("got %+v, want nothing, since it is not mounted", got)
 	}
 	folder := testStore{n: 0}.folder(t)
-	e := stores.Extent{Path: filepath.Join(folder, layout.DeltaStoreFile)}
+	e := mount.Extent{Path: filepath.Join(folder, layout.DeltaStoreFile)}
 	device, err := l.Open(t.Context(), layout.OwnVerityName, e, addTree(t, folder))
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/dbus"
 
-	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 )
 
@@ -22,7 +22,7 @@ const unitDir = "/run/systemd/system"
 type Mounter struct{}
 
 // Mount writes the unit and starts it.
-func (Mounter) Mount(ctx context.Context, m stores.Mount) error {
+func (Mounter) Mount(ctx context.Context, m mount.Mount) error {
 	name := unitName(m.Where)
 	text, err := render(m)
 	if err != nil {
@@ -36,7 +36,7 @@ func (Mounter) Mount(ctx context.Context, m stores.Mount) error {
 	if _, err := atomicfile.Write(filepath.Join(unitDir, name), []byte(text), 0o644); err != nil {
 		// /run is full or read-only. systemd sees the mount all the same, and unmounts it at shutdown. The
 		// units of pinbox may not mount: then both errors count.
-		if direct := (stores.DirectMounter{}).Mount(ctx, m); direct != nil {
+		if direct := (mount.Direct{}).Mount(ctx, m); direct != nil {
 			return errors.Join(err, direct)
 		}
 		return nil

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/unit"
 
-	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
@@ -26,7 +26,7 @@ var unitPath = regexp.MustCompile(`^/[A-Za-z0-9/._-]+$`)
 func unitName(where string) string { return unit.UnitNamePathEscape(where) + ".mount" }
 
 // render returns the unit of a mount, which is bound to the units of its bases.
-func render(m stores.Mount) (string, error) {
+func render(m mount.Mount) (string, error) {
 	if !unitPath.MatchString(m.What) {
 		return "", fmt.Errorf("%s: %w", m.What, ErrPath)
 	}

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/fixtures"
-	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 )
 
 // The unit of a delta is valid for systemd-analyze.
 func TestGoldenUnit(t *testing.T) {
-	m := stores.Mount{
+	m := mount.Mount{
 		What: "/dev/sr0", Where: "/var/lib/pinbox/stores/2", Options: []string{
 			"ro", "nosuid", "nodev", "loop", "offset=55296", "sizelimit=4096",
 			`context="system_u:object_r:container_ro_file_t:s0"`,
@@ -48,7 +48,7 @@ func base(slot string) string {
 // A path that a unit would interpret in another way is refused.
 func TestUnitPathWithSpecialCharacters(t *testing.T) {
 	for _, path := range []string{"/srv/50% off/store", "/srv/a\nOptions=rw", "store"} {
-		if _, err := render(stores.Mount{What: path, Where: "/var/lib/pinbox/stores/1"}); !errors.Is(err, ErrPath) {
+		if _, err := render(mount.Mount{What: path, Where: "/var/lib/pinbox/stores/1"}); !errors.Is(err, ErrPath) {
 			t.Errorf("%q: got %v, want %v", path, err, ErrPath)
 		}
 	}

@@ -1,4 +1,4 @@
-package stores
+package mount
 
 import (
 	"errors"
@@ -58,7 +58,9 @@ func TestOpenGivesDMSetupALoopDevice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "medium.iso")
 	const size = 2 * verity.BlockSize
 	content := strings.Repeat("a", verity.BlockSize) + strings.Repeat("b", size) + strings.Repeat("c", 512)
-	writeFile(t, file, content)
+	if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	e, tree := Extent{Path: file, Offset: verity.BlockSize, Size: size}, verity.Tree{Root: digest.FromString("root"), Blocks: 1}
 	// The fifth word of the table is the device: Documentation/admin-guide/device-mapper/verity.rst.
 	dir := fakePrograms(t, map[string]string{

@@ -1,4 +1,4 @@
-package stores
+package mount
 
 import (
 	"context"
@@ -34,6 +34,9 @@ type DeviceMapper interface {
 	// Targets lists the block devices.
 	Targets(ctx context.Context) ([]Target, error)
 }
+
+// AskOnce returns the DeviceMapper, which is then asked once whether it is available.
+func AskOnce(m DeviceMapper) DeviceMapper { return &askedOnce{DeviceMapper: m} }
 
 // askedOnce is a DeviceMapper that is asked once whether it is available: the answer is the same for all stores that
 // a command looks at, and each question runs programs.
@@ -76,53 +79,53 @@ type Verification struct {
 	Offsets   []int64
 }
 
-// verifier decides which stores are mounted by dm-verity, and mounts them.
-type verifier struct {
-	policy layout.Verity
-	mapper DeviceMapper
-	// required means that the node requires signatures: a store that is used in place, and so
+// Verifier decides which stores are mounted by dm-verity, and mounts them.
+type Verifier struct {
+	Policy layout.Verity
+	Mapper DeviceMapper
+	// Required means that the node requires signatures: a store that is used in place, and so
 	// can change after its signature was checked, is mounted by dm-verity only.
-	required bool
+	Required bool
 }
 
 // reason is why a store is mounted without dm-verity; nil if it is not.
-func (v verifier) reason(ctx context.Context, t verity.Tree) error {
+func (v Verifier) reason(ctx context.Context, t verity.Tree) error {
 	switch {
-	case v.policy == layout.VerityOff:
+	case v.Policy == layout.VerityOff:
 		return errVerityOff
 	case t.IsZero():
 		return verity.ErrNoTree
 	}
-	return v.mapper.Available(ctx)
+	return v.Mapper.Available(ctx)
 }
 
-// decide reports whether a store is mounted by dm-verity. The error is ErrVerity if it must be and
-// cannot.
-func (v verifier) decide(ctx context.Context, o Store) (bool, error) {
-	reason := v.reason(ctx, o.Verity)
+// Decide reports whether a store with a tree is mounted by dm-verity; inPlace is whether it is used where it was found.
+// The error is ErrVerity if it must be and cannot.
+func (v Verifier) Decide(ctx context.Context, t verity.Tree, inPlace bool) (bool, error) {
+	reason := v.reason(ctx, t)
 	switch {
 	case ctx.Err() != nil: // a question that was interrupted is no reason to mount a store unverified
 		return false, ctx.Err()
 	case reason == nil:
 		return true, nil
-	case v.policy == layout.VerityRequire:
+	case v.Policy == layout.VerityRequire:
 		return false, fmt.Errorf("%w: %w", ErrVerity, reason)
-	case v.required && o.Path != "":
+	case v.Required && inPlace:
 		return false, fmt.Errorf("%w, since this node requires signatures and the store is used in place: %w",
 			ErrVerity, reason)
 	}
 	return false, nil
 }
 
-// permitInPlace returns the ErrVerity of a store that would be used in place, before it is read.
-func (v verifier) permitInPlace(ctx context.Context) error {
-	_, err := v.decide(ctx, Store{Path: "/", Verity: verity.Tree{Blocks: 1}})
+// PermitInPlace returns the ErrVerity of a store that would be used in place, before it is read.
+func (v Verifier) PermitInPlace(ctx context.Context) error {
+	_, err := v.Decide(ctx, verity.Tree{Blocks: 1}, true)
 	return err
 }
 
-// mount mounts a store by its tree. The block device goes with the mount, whoever unmounts it.
-func (v verifier) mount(ctx context.Context, by Mounter, m Mount, e Extent, t verity.Tree) error {
-	targets, err := v.mapper.Targets(ctx)
+// Mount mounts a store by its tree. The block device goes with the mount, whoever unmounts it.
+func (v Verifier) Mount(ctx context.Context, by Mounter, m Mount, e Extent, t verity.Tree) error {
+	targets, err := v.Mapper.Targets(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,11 +134,11 @@ func (v verifier) mount(ctx context.Context, by Mounter, m Mount, e Extent, t ve
 	for n := 2; slices.ContainsFunc(targets, func(t Target) bool { return t.Name == name }); n++ {
 		name = fmt.Sprintf("%s%s-%d", targetPrefix, filepath.Base(m.Where), n)
 	}
-	if m.What, err = v.mapper.Open(ctx, name, e, t); err != nil {
+	if m.What, err = v.Mapper.Open(ctx, name, e, t); err != nil {
 		return err
 	}
 	m.Options = slices.DeleteFunc(slices.Clone(m.Options), ofLoop)
-	return errors.Join(by.Mount(ctx, m), v.mapper.Release(ctx, name))
+	return errors.Join(by.Mount(ctx, m), v.Mapper.Release(ctx, name))
 }
 
 // ofLoop reports whether a mount option is for the loop device of a file.
@@ -144,24 +147,24 @@ func ofLoop(option string) bool {
 	return name == "loop" || name == "offset" || name == "sizelimit"
 }
 
-// sweep releases the block devices that a killed process has left. Those in use stay until they are
+// Sweep releases the block devices that a killed process has left. Those in use stay until they are
 // not.
-func (v verifier) sweep(ctx context.Context) {
-	targets, _ := v.mapper.Targets(ctx)
+func (v Verifier) Sweep(ctx context.Context) {
+	targets, _ := v.Mapper.Targets(ctx)
 	for _, t := range targets {
 		if t.Name != layout.OwnVerityName { // it belongs to a unit
-			_ = v.mapper.Release(ctx, t.Name) // the next sweep tries again
+			_ = v.Mapper.Release(ctx, t.Name) // the next sweep tries again
 		}
 	}
 }
 
-// verification describes how the mount at a slot is verified; t is the tree of its store.
-func (v verifier) verification(ctx context.Context, slot string, t verity.Tree) (Verification, error) {
+// Verification describes how the mount at a slot is verified; t is the tree of its store.
+func (v Verifier) Verification(ctx context.Context, slot string, t verity.Tree) (Verification, error) {
 	device, err := deviceNumber(slot)
 	if err != nil {
 		return Verification{}, err
 	}
-	targets, err := v.mapper.Targets(ctx)
+	targets, err := v.Mapper.Targets(ctx)
 	if err != nil {
 		return Verification{}, err
 	}
