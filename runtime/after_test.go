@@ -20,6 +20,13 @@ func (q *recordingService) Watchdog()                       {}
 func (q *recordingService) WatchdogInterval() time.Duration { return 0 }
 func (q *recordingService) SetStatus(line string)           { q.statuses = append(q.statuses, line) }
 
+// emptyNode has no sets.
+type emptyNode struct{}
+
+func (emptyNode) Configure(context.Context) (Configuration, error) { return Configuration{}, nil }
+func (emptyNode) Sets() ([]pinset.Set, error)                      { return nil, nil }
+func (emptyNode) Publish(Status) error                             { return nil }
+
 // After a transient error, the next pass starts soon, later after each failure. After any other
 // error it starts after the interval.
 func TestRetryAfter(t *testing.T) {
@@ -88,15 +95,13 @@ func TestAfterPass(t *testing.T) {
 func TestAgentWithoutWatchdog(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{
-		Sets: func() ([]pinset.Set, error) { return nil, nil },
-	}}
+	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{Node: emptyNode{}}}
 	a.Run(ctx) // a timer with an interval of 0 panics
 }
 
 // The service manager gets the summary of each status, with the reason of a degraded one.
 func TestServiceManagerStatus(t *testing.T) {
-	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{Publish: func(Status) error { return nil }}}
+	a := Agent{Service: &recordingService{}, Reconciler: &Reconciler{Node: emptyNode{}}}
 	a.prepare()
 	if a.Interval != 5*time.Minute || a.Debounce != 500*time.Millisecond {
 		t.Errorf("got interval %s, debounce %s, want 5m, 500ms", a.Interval, a.Debounce)
@@ -109,7 +114,8 @@ func TestServiceManagerStatus(t *testing.T) {
 		s    Status
 		want string
 	}{{healthy, "no sets, so nothing is pinned"}, {degraded, "degraded: 0 of 0 images are pinned; it is wrong"}} {
-		if err := a.Reconciler.Publish(c.s); err != nil {
+		a.Reconciler.previous = c.s
+		if err := a.Reconciler.publish(); err != nil {
 			t.Error(err)
 		}
 		if lines := a.Service.(*recordingService).statuses; lines[len(lines)-1] != c.want {

@@ -112,15 +112,7 @@ func (a *Agent) prepare() {
 	if a.Debounce == 0 {
 		a.Debounce = 500 * time.Millisecond
 	}
-	publish := a.Reconciler.Publish
-	a.Reconciler.Publish = func(s Status) error {
-		line := s.Summary()
-		if reason := s.Reason(); reason != "" && s.Degraded() {
-			line += "; " + reason
-		}
-		a.Service.SetStatus(line)
-		return publish(s)
-	}
+	a.Reconciler.service = a.Service
 }
 
 // pass starts a pass, and returns the function that cancels it.
@@ -135,7 +127,7 @@ func (a *Agent) pass(ctx context.Context, done chan<- outcome) context.CancelFun
 
 // revisions identifies the content of the sets.
 func (a *Agent) revisions() string {
-	sets, err := a.Reconciler.Sets()
+	sets, err := a.Reconciler.Node.Sets()
 	var b strings.Builder
 	for _, set := range sets {
 		fmt.Fprintf(&b, "%s %s %v\n", set.Name, set.Revision(), set.Images)

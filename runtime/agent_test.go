@@ -95,10 +95,10 @@ func TestChangeAtTheEndOfAPass(t *testing.T) {
 		two := pinset.Image{Repository: "quay.io/x/two", Digest: digest.FromString("two")}
 		var sets atomic.Pointer[pinset.Set]
 		sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{one}})
-		r.Sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
+		of(r).sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
 		changes := make(chan struct{})
 		changed := false
-		r.Publish = func(s runtime.Status) error {
+		of(r).publish = func(s runtime.Status) error {
 			if s.Healthy() && !changed { // the last thing that a pass does
 				changed = true
 				sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{two}})
@@ -129,7 +129,7 @@ func TestChangeCancelsAPass(t *testing.T) {
 		r := newReconciler(t, w, 0)
 		var sets atomic.Pointer[pinset.Set]
 		sets.Store(&pinset.Set{Name: "s", Images: []pinset.Image{one}})
-		r.Sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
+		of(r).sets = func() ([]pinset.Set, error) { return []pinset.Set{*sets.Load()}, nil }
 		changes := make(chan struct{})
 		runAgent(t, r, changes)
 		waitForStatus(t, w, "it pulls", func(s runtime.Status) bool { return s.Progress != nil })

@@ -20,7 +20,7 @@ func TestArtifactsOfAStore(t *testing.T) {
 			node.lock = pinset.Lock{Platform: pinset.Platform("linux/" + goruntime.GOARCH), Artifacts: []pinset.LockedArtifact{{
 				Pin: node.sets[0].Images[0].String(),
 			}}}
-			r.Disk = node
+			of(r).conf.Disk = node
 			s, err := r.Status(t.Context(), false)
 			if err != nil {
 				t.Fatal(err)

@@ -50,7 +50,7 @@ func TestImagesOfStoresArePinned(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			node.sets[0].Images, r.Owner = []pinset.Image{images["A"]}, test.owner
+			node.sets[0].Images, options(r).Owner = []pinset.Image{images["A"]}, test.owner
 			node.stored = []pinset.StoredImage{{ID: "id", Names: expand(test.stored)}}
 			s := runPass(t, r)
 			var got string

@@ -50,43 +50,43 @@ type nodeState struct {
 	pause string
 }
 
-// observe reads everything once. It lists the images once, and contacts no registry.
-func (r *Reconciler) observe(ctx context.Context, o Options) (nodeState, error) {
-	var n nodeState
-	n.sets, n.broken = r.Sets()
+// observe reads everything but the sets once. It lists the images once, and contacts no registry.
+func (p *pass) observe(ctx context.Context) (err error) {
+	r := p.r
+	n := nodeState{sets: p.rep.sets, broken: p.rep.broken}
+	defer func() { p.rep.nodeState = n }()
 	n.want = pinset.Union(n.sets...)
-	var err error
 	if n.current, n.exact, n.others, err = r.Pins.Current(); err != nil {
-		return n, fmt.Errorf("drop-in: %w", err)
+		return fmt.Errorf("drop-in: %w", err)
 	}
-	storesErr := n.addPins(r.Disk, o.Owner)
+	storesErr := n.addPins(p.conf.Disk, p.conf.Options.Owner)
 	if n.broken != nil || storesErr != nil { // Configure reports storesErr
 		// A set or a store that cannot be read may have any of the current pins, so all of them stay.
 		n.pins = pinset.Union(pinset.Set{Images: slices.Concat(n.pins, n.current)})
 	}
-	if r.Aside != nil {
-		n.setAside, _ = r.Aside.Images() // Stores reports the error
+	if p.conf.Aside != nil {
+		n.setAside, _ = p.conf.Aside.Images() // Stores reports the error
 	}
-	name, version, err := versionOf(ctx, r.Runtime, o.Wait)
+	name, version, err := versionOf(ctx, r.Runtime, p.conf.Options.Wait)
 	if err != nil {
-		return n, err
+		return err
 	}
 	n.version = name + " " + version
 	if err := Supported(name, version); err != nil {
-		return n, err
+		return err
 	}
 	if n.pause, err = r.Runtime.PauseImage(ctx); err != nil {
-		return n, err
+		return err
 	}
 	n.graphRoot, _ = r.Runtime.GraphRoot(ctx) // who pulls reports the error
 	if err := n.list(ctx, r.Images, r.previous.Unpinned, r.previous.LatePulls); err != nil {
 		n.unlisted = true
-		if r.Aside != nil {
-			err = errors.Join(err, r.Aside.Broken(n.graphRoot))
+		if p.conf.Aside != nil {
+			err = errors.Join(err, p.conf.Aside.Broken(n.graphRoot))
 		}
-		return n, err
+		return err
 	}
-	return n, nil
+	return nil
 }
 
 // measure measures the file systems that pulls fill. What cannot be measured is left out.

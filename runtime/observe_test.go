@@ -77,7 +77,7 @@ func TestPlanProblems(t *testing.T) {
 			node.resolveErr = errors.New("manifest unknown")
 		}, nil, "2 images cannot be looked up"},
 		"a set that cannot be read": {func(r *runtime.Reconciler, node *recordingNode) {
-			r.Sets = func() ([]pinset.Set, error) { return node.sets, broken }
+			of(r).sets = func() ([]pinset.Set, error) { return node.sets, broken }
 		}, broken, ""},
 		"a conflict that stays": {func(r *runtime.Reconciler, node *recordingNode) {
 			r.Pins = conflictingPins{recordingNode: node, conflict: conflict, exact: true}
@@ -132,7 +132,7 @@ func TestPlanUsesLocks(t *testing.T) {
 // On a node that the Machine Config Operator manages, a pass only reports.
 func TestMCOIsTheOwner(t *testing.T) {
 	r, node := newRecordingNode(t, 2)
-	r.Owner = runtime.MCO
+	options(r).Owner = runtime.MCO
 	s := runPass(t, r)
 	if !s.Pending() || s.Degraded() || !strings.HasPrefix(s.Summary(), "waiting for the Machine Config Operator") {
 		t.Errorf("got %s, want a node that waits for the operator", s.Summary())
@@ -144,7 +144,7 @@ func TestMCOIsTheOwner(t *testing.T) {
 		node.stored = append(node.stored, img.String())
 	}
 	node.pins = node.sets[0].Images
-	r.Prune = true
+	options(r).Prune = true
 	if s := runPass(t, r); !s.Healthy() {
 		t.Errorf("got %s after the operator has pinned all, want a healthy node", s.Summary())
 	}
@@ -225,8 +225,10 @@ func TestUnavailableStore(t *testing.T) {
 	r, _ := newRecordingNode(t, 1)
 	state, reason := runtime.StoreMounted, ""
 	var failed error
-	r.Stores = func(context.Context) ([]runtime.StoreStatus, error) {
-		return []runtime.StoreStatus{{Slot: "3", Digest: "sha256:1", State: state, Error: reason}}, failed
+	r.Stores = of(r)
+	of(r).stores = func() (runtime.StoresState, error) {
+		one := runtime.StoreStatus{Slot: "3", Digest: "sha256:1", State: state, Error: reason}
+		return runtime.StoresState{Stores: []runtime.StoreStatus{one}}, failed
 	}
 	if s := runPass(t, r); !s.Healthy() || len(s.Stores) != 1 {
 		t.Errorf("got %v, %v, want a healthy node with a store", s.Errors, s.Stores)
@@ -245,10 +247,7 @@ func TestUnavailableStore(t *testing.T) {
 func TestConfigureError(t *testing.T) {
 	r, _ := newRecordingNode(t, 1)
 	broken := errors.New("node.json cannot be read")
-	r.Configure = func(_ context.Context, r *runtime.Reconciler) error {
-		r.Node = "node13"
-		return broken
-	}
+	options(r).Node, of(r).configErr = "node13", broken
 	s := runPass(t, r)
 	if !slices.Equal(s.Errors, []string{broken.Error()}) || s.Node != "node13" || s.Images[0].State != runtime.Pinned {
 		t.Errorf("got %v of %s, %v, want %v of node13, and a pinned image", s.Errors, s.Node, s.Images, broken)
@@ -264,7 +263,7 @@ func TestPublishError(t *testing.T) {
 	for after := range 4 {
 		r, node := newRecordingNode(t, 2)
 		n := 0
-		r.Publish = func(s runtime.Status) error {
+		of(r).publish = func(s runtime.Status) error {
 			if n++; n > after {
 				return full
 			}
@@ -300,12 +299,12 @@ func TestStatusOfAChangedStore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := newRecordingNode(t, 1)
-			r.OwnStore = func(context.Context) (*runtime.VerityStatus, error) { return c.own, nil }
-			r.Stores = func(context.Context) ([]runtime.StoreStatus, error) {
-				return []runtime.StoreStatus{{
+			r.Stores = of(r)
+			of(r).stores = func() (runtime.StoresState, error) {
+				return runtime.StoresState{Own: c.own, Stores: []runtime.StoreStatus{{
 					Slot: "3", Digest: "sha256:1", State: runtime.StoreMounted, Images: 7, Verity: c.attached,
 					Error: c.attached.Problem(7),
-				}}, nil
+				}}}, nil
 			}
 			s := runPass(t, r)
 			if got := strings.Join(s.Errors, "\n"); got != c.want || s.Degraded() != (c.want != "") {

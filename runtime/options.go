@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Options of a pass. The zero value works.
@@ -61,9 +60,7 @@ func (o Options) validate() error {
 var ErrOptions = fault.New(fault.Usage, "wrong options",
 	"`pinbox-node COMMAND --help` shows the flags")
 
-// complete returns the options with their defaults.
-func (o Options) complete() (Options, error) { return o.defaults(), o.validate() }
-
+// defaults returns the options with their defaults.
 func (o Options) defaults() Options {
 	def := func(d *time.Duration, to time.Duration) {
 		if *d == 0 {
@@ -90,22 +87,4 @@ func (o Options) defaults() Options {
 	}
 	o.Limits.Node = o.Node
 	return o
-}
-
-// Hooks report what a pass does; each may be nil.
-type Hooks struct {
-	Planned func(Plan)
-	Pinned  func([]pinset.Image)
-	Pulled  func(Pull, time.Duration)
-	// Failed reports a failed pull, and the time until the next attempt; 0 if there is none.
-	Failed func(pinset.Image, Fault, time.Duration)
-	Pruned func(pinset.Image)
-	// Copied reports the images of image volumes that were written into CRI-O's own store.
-	Copied func([]pinset.Image)
-}
-
-func call[T any](hook func(T), value T) {
-	if hook != nil {
-		hook(value)
-	}
 }

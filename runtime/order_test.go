@@ -69,8 +69,8 @@ func newRecordingNode(t *testing.T, n int) (*runtime.Reconciler, *recordingNode)
 	t.Helper()
 	node := &recordingNode{fakeNode: &fakeNode{server: &fakecri.Server{}}}
 	r := newReconciler(t, node.fakeNode, n)
-	r.Images, r.Pins, r.Disk = node, node, node
-	r.Parallel = 1 // for an order of calls
+	r.Images, r.Pins, of(r).conf.Disk = node, node, node
+	options(r).Parallel = 1 // for an order of calls
 	return r, node
 }
 
@@ -91,7 +91,7 @@ func TestPassChecksSpaceThenPinsThenPulls(t *testing.T) {
 // Images of read-only stores are not removed: CRI-O would only copy their record, without the name.
 func TestPruneKeepsImagesOfStores(t *testing.T) {
 	r, node := newRecordingNode(t, 3)
-	r.Prune = true
+	options(r).Prune = true
 	runPass(t, r)
 	images := node.sets[0].Images
 	stored, dropped := images[1].String(), images[2].String()
@@ -114,7 +114,7 @@ func TestPullThatEndsLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, node := newRecordingNode(t, 2)
-				r.Prune = true
+				options(r).Prune = true
 				images := node.sets[0].Images
 				node.pins = images // by the killed pass
 				node.sets[0].Images = images[:1]
@@ -144,14 +144,14 @@ func TestPruneWaitsForASetThatCannotBeRead(t *testing.T) {
 	if s := runPass(t, r); len(s.Unpinned) != 1 {
 		t.Fatalf("got %q unpinned, want %s", s.Unpinned, images[1])
 	}
-	r.Prune = true
+	options(r).Prune = true
 	broken := errors.New("b.yaml cannot be read")
-	r.Sets = func() ([]pinset.Set, error) { return node.sets, broken }
+	of(r).sets = func() ([]pinset.Set, error) { return node.sets, broken }
 	runPass(t, r)
 	if got := node.removed(); len(got) > 0 {
 		t.Errorf("with the error %q: got the calls %q, want none", broken, got)
 	}
-	r.Sets = func() ([]pinset.Set, error) { return node.sets, nil }
+	of(r).sets = func() ([]pinset.Set, error) { return node.sets, nil }
 	runPass(t, r)
 	if got, want := node.removed(), []string{"remove " + images[1].String()}; !slices.Equal(got, want) {
 		t.Errorf("got the calls %q, want %q", got, want)
@@ -163,9 +163,9 @@ func TestPruneError(t *testing.T) {
 	for _, removes := range []bool{false, true} {
 		t.Run(fmt.Sprintf("removed %v", removes), func(t *testing.T) {
 			r, node := newRecordingNode(t, 2)
-			r.Images, r.Prune = failingRemover{node, removes}, true
-			var pruned []pinset.Image
-			r.Hooks.Pruned = func(img pinset.Image) { pruned = append(pruned, img) }
+			r.Images, options(r).Prune = failingRemover{node, removes}, true
+			var pruned []any
+			on(r, "removed", func(e event) { pruned = append(pruned, e.attr("image")) })
 			runPass(t, r)
 			dropped := node.sets[0].Images[1]
 			node.sets[0].Images = node.sets[0].Images[:1]
@@ -204,7 +204,7 @@ func TestPruneKeepsImagesInUse(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, node := newRecordingNode(t, 2)
-			r.Prune = true
+			options(r).Prune = true
 			runPass(t, r)
 			dropped := node.sets[0].Images[1].String()
 			r.Runtime = imagesInUse{r.Runtime, c.used(dropped), c.failed}
@@ -234,7 +234,7 @@ func TestImageUnderAnotherNameIsPulled(t *testing.T) {
 		images := node.sets[0].Images
 		node.stored = []string{images[0].String(), images[1].String()}
 		r.Images = unpinnedFirst{node}
-		r.PinTimeout = 50 * time.Millisecond
+		options(r).PinTimeout = 50 * time.Millisecond
 		runPass(t, r)
 		if got := slices.DeleteFunc(slices.Clone(node.calls), func(call string) bool { return call != "pull" }); len(got) != 1 {
 			t.Errorf("got %d pulls, want 1, of the image that is not pinned", len(got))

@@ -17,14 +17,15 @@ const (
 )
 
 // pin makes CRI-O pin the images of the sets, including those that are not in a store yet.
-func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
+func (p *pass) pin(ctx context.Context) error {
+	r, rep := p.r, &p.rep
 	if r.reloaded && rep.dropInCurrent() && (rep.pinsApplied() || r.Pins.Check(rep.pins) != nil) {
 		return nil
 	}
 	// The status is published before the drop-in changes: it has the images that are unpinned, and
 	// that a reload is due.
 	rep.reloadDue, r.reloaded = true, false
-	if err := r.publish(*rep); err != nil {
+	if err := p.publish(); err != nil {
 		return err
 	}
 	short, cancel := context.WithTimeout(ctx, reloadTimeout)
@@ -34,35 +35,37 @@ func (r *Reconciler) pin(ctx context.Context, rep *report, o Options) error {
 		return err
 	}
 	rep.reloadDue, r.reloaded = false, true
-	call(r.Hooks.Pinned, rep.pins)
+	p.log.Info("pinned and reloaded", "images", len(rep.pins))
 	// Listing the images during the reload would slow it down and return the old pins.
-	if err := sleep(ctx, min(minReloadTime, o.PinTimeout)); err != nil {
+	if err := sleep(ctx, min(minReloadTime, p.conf.Options.PinTimeout)); err != nil {
 		return err
 	}
-	return r.waitPinned(ctx, &rep.nodeState, o.PinTimeout)
+	return p.waitPinned(ctx, p.conf.Options.PinTimeout)
 }
 
 // pinUnlisted pins the images also if CRI-O answers and cannot list them: it reloads all the same, and keeps them
 // from the kubelet once it can.
-func (r *Reconciler) pinUnlisted(ctx context.Context, n nodeState, o Options) error {
-	if o.Owner == MCO || !n.unlisted || n.dropInCurrent() {
+func (p *pass) pinUnlisted(ctx context.Context) error {
+	n := &p.rep.nodeState
+	if p.conf.Options.Owner == MCO || !n.unlisted || n.dropInCurrent() {
 		return nil
 	}
 	short, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
-	reloaded, err := r.Pins.Apply(short, n.pins)
-	r.reloaded = reloaded
+	reloaded, err := p.r.Pins.Apply(short, n.pins)
+	p.r.reloaded = reloaded
 	return err
 }
 
 // waitPinned lists the images until CRI-O has applied the pins. There is no event to wait for,
 // since CRI-O reloads in the background. A conflict is reported at the end of the pass.
-func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.Duration) error {
+func (p *pass) waitPinned(ctx context.Context, timeout time.Duration) error {
+	r, n := p.r, &p.rep.nodeState
 	for deadline, pause := time.Now().Add(timeout), minReloadTime; ; pause = min(2*pause, time.Second) {
 		if err := n.list(ctx, r.Images, r.previous.Unpinned, r.previous.LatePulls); err != nil {
 			return err
 		}
-		if n.pinsApplied() || time.Now().After(deadline) || r.conflict(ctx, n) != nil {
+		if n.pinsApplied() || time.Now().After(deadline) || p.conflict(ctx) != nil {
 			return nil
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -72,28 +75,30 @@ func (r *Reconciler) waitPinned(ctx context.Context, n *nodeState, timeout time.
 }
 
 // conflict returns why CRI-O cannot apply the pins.
-func (r *Reconciler) conflict(ctx context.Context, n *nodeState) error {
-	err := r.Pins.Check(n.pins)
+func (p *pass) conflict(ctx context.Context) error {
+	n := &p.rep.nodeState
+	err := p.r.Pins.Check(n.pins)
 	if n.pinsApplied() {
 		return err // the refusal is of an earlier reload
 	}
-	return errors.Join(err, r.Pins.Refusal(ctx))
+	return errors.Join(err, p.r.Pins.Refusal(ctx))
 }
 
 // stuck returns why CRI-O has not applied the pins: the conflict, or that the reason is unknown.
-func (r *Reconciler) stuck(ctx context.Context, n *nodeState, o Options) error {
-	err, mispinned := r.conflict(ctx, n), n.mispinned()
-	if !r.reloaded || len(mispinned) == 0 || err != nil {
+func (p *pass) stuck(ctx context.Context) error {
+	err, mispinned := p.conflict(ctx), p.rep.mispinned()
+	if !p.r.reloaded || len(mispinned) == 0 || err != nil {
 		return err
 	}
 	return fmt.Errorf("%s after a reload, the pins of CRI-O differ from the drop-in for %d images, such as %s",
-		o.PinTimeout, len(mispinned), mispinned[0])
+		p.conf.Options.PinTimeout, len(mispinned), mispinned[0])
 }
 
 // misnamed are images that are in a store under other names. CRI-O finds them by their
 // digests, but pins by names; a pull adds the name.
-func (r *Reconciler) misnamed(n *nodeState) []Pull {
-	if n.pinsApplied() || r.Pins.Check(n.pins) != nil {
+func (p *pass) misnamed() []Pull {
+	n := &p.rep.nodeState
+	if n.pinsApplied() || p.r.Pins.Check(n.pins) != nil {
 		return nil
 	}
 	var all []Pull

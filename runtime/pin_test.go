@@ -60,7 +60,7 @@ func TestConflictIsNotAReasonToReload(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, j := newRecordingNode(t, 1)
 				j.stored = []string{j.sets[0].Images[0].String()}
-				r.Images, r.PinTimeout = &slowCRIO{recordingNode: j, slow: 1000}, time.Millisecond
+				r.Images, options(r).PinTimeout = &slowCRIO{recordingNode: j, slow: 1000}, time.Millisecond
 				r.Pins = conflictingPins{recordingNode: j, conflict: c.conflict, exact: true}
 				runPass(t, r)
 				runPass(t, r)
@@ -117,8 +117,8 @@ func TestManifestsAreForgotten(t *testing.T) {
 				}
 				return errors.New(name)
 			})
-			f := &forgetful{Manifests: r.Manifests}
-			r.Manifests = f
+			f := &forgetful{Manifests: of(r).conf.Manifests}
+			of(r).conf.Manifests = f
 			s := runPass(t, r)
 			if f.n != want || !strings.Contains(s.Images[0].Error, name) {
 				t.Errorf("got them forgotten %d times, want %d: %+v", f.n, want, s.Images[0])

@@ -54,31 +54,32 @@ type Pull struct {
 // Plan returns what a pass would do. It changes nothing. The error that would make the pass fail is
 // the Problem of the plan.
 func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
-	configErr := r.configure(ctx)
-	o, err := r.complete()
+	p, err := r.begin(ctx)
+	configErr := errors.Join(p.rep.problems...)
 	if err != nil {
 		return Plan{}, errors.Join(configErr, err)
 	}
-	n, err := r.observe(ctx, o)
-	if err != nil {
+	p.rep.sets, p.rep.broken = r.Node.Sets()
+	if err := p.observe(ctx); err != nil {
 		return Plan{}, err
 	}
-	if o.Owner == MCO {
+	n := &p.rep.nodeState
+	if p.conf.Options.Owner == MCO {
 		return Plan{Owner: MCO, Pins: n.pins, Problem: configErr}, n.broken
 	}
-	plan, err := r.plan(ctx, n, n.missing(), o)
+	plan, err := p.plan(ctx, n.missing())
 	if err != nil {
 		return Plan{}, err
 	}
-	volumes, err := findCopies(ctx, r, n)
+	volumes, err := p.findCopies(ctx)
 	if err != nil {
 		return Plan{}, err
 	}
 	problem := volumes.err(false)
-	if r.CopyVolumes {
+	if p.conf.CopyVolumes {
 		plan.Copies, problem = volumes.images, nil
 	}
-	space := spaceCheck{r.Disk, cmp.Or(plan.GraphRoot, volumes.graphRoot), o.Limits, o.Parallel}
+	space := p.space(cmp.Or(plan.GraphRoot, volumes.graphRoot))
 	needed := slices.Concat(plan.Pulls, plan.Copies)
 	if plan.Claims, err = space.claims(needed); err != nil {
 		return Plan{}, err
@@ -94,27 +95,29 @@ func (r *Reconciler) Plan(ctx context.Context) (Plan, error) {
 }
 
 // plan resolves missing images, and returns what is to be done. It does not check the space.
-func (r *Reconciler) plan(ctx context.Context, n nodeState, missing []pinset.Image, o Options) (Plan, error) {
-	p := Plan{
+func (p *pass) plan(ctx context.Context, missing []pinset.Image) (Plan, error) {
+	n := &p.rep.nodeState
+	plan := Plan{
 		Pins: n.pins, Owner: Pinbox, Rewrite: !n.dropInCurrent(), Reload: !n.dropInCurrent() || !n.pinsApplied(),
 		Unpin: without(n.current, n.pins), Unresolved: map[pinset.Image]Fault{},
 	}
 	if len(missing) == 0 {
-		return p, nil
+		return plan, nil
 	}
 	var err error
-	if p.GraphRoot, err = r.Runtime.GraphRoot(ctx); err != nil {
+	if plan.GraphRoot, err = p.r.Runtime.GraphRoot(ctx); err != nil {
 		return Plan{}, err
 	}
 	// Layers of a lock or a record that cannot be read count as missing.
-	stores, sets, lockErr := r.Disk.Locks()
-	layers, layerErr := r.Disk.Layers(p.GraphRoot)
-	p.Problems = []error{lockErr, layerErr}
-	var locked []pinset.LockedImage
-	manifests := resolver{r.Manifests, o.Retry, min(manifestTimeout, o.Stall)}
-	locked, p.Unresolved = manifests.resolve(ctx, missing, slices.Concat(stores, sets))
-	p.Pulls, err = pulls(locked, layers)
-	return p, err
+	stores, sets, lockErr := p.conf.Disk.Locks()
+	layers, layerErr := p.conf.Disk.Layers(plan.GraphRoot)
+	plan.Problems = []error{lockErr, layerErr}
+	o := p.conf.Options
+	manifests := resolver{manifests: p.conf.Manifests, retry: o.Retry, timeout: min(manifestTimeout, o.Stall)}
+	locked, unresolved := manifests.resolve(ctx, missing, slices.Concat(stores, sets))
+	plan.Unresolved = unresolved
+	plan.Pulls, err = pulls(locked, layers)
+	return plan, err
 }
 
 // without returns the images of a that are not in b.

@@ -7,6 +7,49 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
+// Node is the machine that a pass is for, besides its container runtime.
+type Node interface {
+	// Configure reads what other programs may have changed on the node. What it returns with an error counts.
+	Configure(context.Context) (Configuration, error)
+	// Sets reads the node's sets. The sets that it returns with an error still count.
+	Sets() ([]pinset.Set, error)
+	// Publish writes the status for others to read.
+	Publish(Status) error
+}
+
+// Configuration is what a node is configured with, for one pass.
+type Configuration struct {
+	Options   Options
+	Manifests Manifests
+	Disk      Disk
+	// Aside may be nil.
+	Aside Aside
+	// Volumes has the images of image volumes, and CopyVolumes means that a pass copies those that it lacks.
+	// nil is fine.
+	Volumes     Volumes
+	CopyVolumes bool
+	// Cluster is what the node knows of the sets of its cluster; nil if it follows none.
+	Cluster *ClusterStatus
+}
+
+// Stores are the read-only stores of a node.
+type Stores interface {
+	// Reconcile mounts the attached stores, or only reads their state. What it returns with an error counts.
+	Reconcile(context.Context) (StoresState, error)
+	// Take attaches the store that a set names.
+	Take(ctx context.Context, name string) error
+}
+
+// StoresState is what Stores says of the stores, and what it knows by them.
+type StoresState struct {
+	// Stores that were attached.
+	Stores []StoreStatus
+	// Own is how the appliance's own store is verified; nil if none is mounted.
+	Own *VerityStatus
+	// Program says which pinbox-node runs; nil if that is unknown.
+	Program *ProgramStatus
+}
+
 // Runtime is the container runtime itself.
 type Runtime interface {
 	// Version waits until the runtime answers.

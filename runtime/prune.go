@@ -11,33 +11,26 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// pruner removes images.
-type pruner struct {
-	runtime Runtime
-	images  Images
-	disk    Disk
-	pruned  func(pinset.Image) // reports an image that was removed; nil is fine
-}
-
 // prune removes the images that no set asks for any more and no container uses. Images of read-only
 // stores stay: CRI-O would only copy their record into its own store, without the name. Nothing is
 // removed while there are no sets, since that is probably a mistake, or while a set cannot be read,
 // since it may ask for the image. An image that CRI-O still pins is pinned by another drop-in, and
 // stays.
-func (p pruner) prune(ctx context.Context, n *nodeState) error {
+func (p *pass) prune(ctx context.Context) error {
+	n := &p.rep.nodeState
 	if len(n.unpinned) == 0 || len(n.want) == 0 || n.broken != nil {
 		return nil
 	}
-	used, err := p.runtime.ImagesInUse(ctx)
+	used, err := p.r.Runtime.ImagesInUse(ctx)
 	if err != nil {
 		return err
 	}
-	others, err := p.disk.InUse(n.graphRoot)
+	others, err := p.conf.Disk.InUse(n.graphRoot)
 	if err != nil {
 		return err
 	}
 	maps.Copy(used, others)
-	stores, _, err := p.disk.Locks()
+	stores, _, err := p.conf.Disk.Locks()
 	if err != nil {
 		return err // then it is unknown which images the stores have
 	}
@@ -48,29 +41,29 @@ func (p pruner) prune(ctx context.Context, n *nodeState) error {
 		if err != nil || !present || pinned || inStores(name, stores) || n.inUse(name, used) {
 			continue
 		}
-		tried[img] = p.images.Remove(ctx, img)
+		tried[img] = p.r.Images.Remove(ctx, img)
 	}
-	err = n.list(ctx, p.images, n.unpinned, n.latePulls)
+	err = n.list(ctx, p.r.Images, n.unpinned, n.latePulls)
 	for img := range tried { // what brings it from now on is a pull of somebody else
 		delete(n.latePulls, img.String())
 	}
-	return errors.Join(err, p.report(*n, tried))
+	return errors.Join(err, p.pruned(tried))
 }
 
-// report returns the errors of images that could not be removed. CRI-O returns an error for an
+// pruned returns the errors of images that could not be removed. CRI-O returns an error for an
 // image that was pulled over a read-only store although it has removed it, because it cannot remove
 // the layers of that store (containers/storage, DeleteImage). So only images that are still listed
 // count.
-func (p pruner) report(n nodeState, tried map[pinset.Image]error) error {
+func (p *pass) pruned(tried map[pinset.Image]error) error {
 	var errs []error
 	byName := func(a, b pinset.Image) int { return strings.Compare(a.String(), b.String()) }
 	for _, img := range slices.SortedFunc(maps.Keys(tried), byName) {
-		_, present := n.present[img.String()]
+		_, present := p.rep.present[img.String()]
 		if err := tried[img]; err != nil && present {
 			errs = append(errs, fmt.Errorf("remove %s: %w", img, err))
 			continue
 		}
-		call(p.pruned, img)
+		p.log.Info("removed", "image", img)
 	}
 	return errors.Join(errs...)
 }

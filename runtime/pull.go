@@ -44,8 +44,8 @@ type result struct {
 
 // queue pulls images. One goroutine owns it; each attempt has its own.
 type queue struct {
-	*Reconciler
-	Options
+	pass    *pass
+	o       Options
 	root    string
 	rep     *report
 	waiting []*job
@@ -59,27 +59,28 @@ type queue struct {
 
 // pull fetches the missing images. Errors of single images are faults of the report, and do
 // not stop the others; the error is of the queue itself.
-func (r *Reconciler) pull(ctx context.Context, root string, rep *report, o Options) error {
+func (p *pass) pull(ctx context.Context, root string) error {
+	rep, disk := &p.rep, p.conf.Disk
 	q := queue{
-		Reconciler: r, Options: o, root: root, rep: rep, results: make(chan result), pulled: map[digest.Digest]bool{},
+		pass: p, o: p.conf.Options, root: root, rep: rep, results: make(chan result), pulled: map[digest.Digest]bool{},
 	}
-	for _, p := range rep.pulls {
-		j := &job{Pull: p}
-		if p.unknown {
-			j.tries = q.Retry.Tries - 1 // the lookup has tried as often as a pull
+	for _, pull := range rep.pulls {
+		j := &job{Pull: pull}
+		if pull.unknown {
+			j.tries = q.o.Retry.Tries - 1 // the lookup has tried as often as a pull
 		}
 		q.waiting = append(q.waiting, j)
 	}
 	need, _ := totalNeed(rep.pulls, 0)
 	rep.progress = &Progress{OfImages: len(rep.pulls), OfBytes: need.Fetch}
-	q.meter = meter{disk: r.Disk, root: root, base: r.Disk.Staged(), start: time.Now(), moved: time.Now()}
+	q.meter = meter{disk: disk, root: root, base: disk.Staged(), start: time.Now(), moved: time.Now()}
 	return q.run(ctx)
 }
 
 func (q *queue) run(ctx context.Context) error {
-	tick := time.NewTicker(min(q.PublishInterval, max(q.Stall/4, time.Millisecond)))
+	tick := time.NewTicker(min(q.o.PublishInterval, max(q.o.Stall/4, time.Millisecond)))
 	defer tick.Stop()
-	if err := q.publish(*q.rep); err != nil {
+	if err := q.pass.publish(); err != nil {
 		return err
 	}
 	for {
@@ -98,7 +99,7 @@ func (q *queue) run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			continue
 		}
-		if err := q.publish(*q.rep); err != nil {
+		if err := q.pass.publish(); err != nil {
 			return q.cancelPulls(err)
 		}
 	}
@@ -106,7 +107,7 @@ func (q *queue) run(ctx context.Context) error {
 
 // start starts the pulls that are due and fit, and returns the time until more are due.
 func (q *queue) start(ctx context.Context) time.Duration {
-	for len(q.running) < q.Parallel && q.full == nil && ctx.Err() == nil && q.pace() <= 0 {
+	for len(q.running) < q.o.Parallel && q.full == nil && ctx.Err() == nil && q.pace() <= 0 {
 		i := slices.IndexFunc(q.waiting, func(j *job) bool { return !time.Now().Before(j.due) && !q.layerIsPulled(j) })
 		if i < 0 {
 			break
@@ -122,7 +123,7 @@ func (q *queue) start(ctx context.Context) time.Duration {
 		q.launch(ctx, j)
 	}
 	wait := time.Hour
-	if len(q.running) < q.Parallel {
+	if len(q.running) < q.o.Parallel {
 		for _, j := range q.waiting {
 			if !q.layerIsPulled(j) {
 				wait = min(wait, max(time.Until(j.due), q.pace(), 50*time.Millisecond))
@@ -161,7 +162,7 @@ func (q *queue) checkSpace(next *job) error {
 	for _, j := range q.running {
 		all = append(all, j.Pull)
 	}
-	return spaceCheck{q.Disk, q.root, q.Limits, q.Parallel}.check(all)
+	return q.pass.space(q.root).check(all)
 }
 
 func (q *queue) launch(ctx context.Context, j *job) {
@@ -174,7 +175,7 @@ func (q *queue) launch(ctx context.Context, j *job) {
 	q.running = append(q.running, j)
 	q.rep.running[j.Image] = true
 	go func() {
-		err := q.Images.Pull(ctx, j.Image)
+		err := q.pass.r.Images.Pull(ctx, j.Image)
 		if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSpace)) {
 			err = cause
 		}
@@ -200,9 +201,7 @@ func (q *queue) finishAttempt(ctx context.Context, res result) {
 		for blob := range res.absent {
 			q.pulled[blob] = true
 		}
-		if q.Hooks.Pulled != nil {
-			q.Hooks.Pulled(res.Pull, time.Since(res.started))
-		}
+		q.pass.log.Info("pulled", "image", res.Image, "took", time.Since(res.started).Round(time.Millisecond))
 		return
 	}
 	f, wait := faultOf(res.err), time.Duration(0)
@@ -210,15 +209,15 @@ func (q *queue) finishAttempt(ctx context.Context, res result) {
 	q.rep.totals.failed(f.Class)
 	switch {
 	case f.Class == Space:
-		q.stop(spaceError("Pulling the images on %s stopped, since there is no space left in %s: %s", q.Node, q.root, f.Text))
-	case f.Class.Transient() && res.tries < q.Retry.Tries && q.full == nil:
-		wait = q.Retry.after(res.tries)
+		q.stop(spaceError("Pulling the images on %s stopped, since there is no space left in %s: %s", q.o.Node,
+			q.root, f.Text))
+	case f.Class.Transient() && res.tries < q.o.Retry.Tries && q.full == nil:
+		wait = q.o.Retry.after(res.tries)
 		res.due = time.Now().Add(wait)
 		q.waiting = append(q.waiting, res.job)
 	}
-	if q.Hooks.Failed != nil {
-		q.Hooks.Failed(res.Image, f, wait)
-	}
+	q.pass.log.Warn("pull failed", "image", res.Image, "class", f.Class, "error", f.Text, "again",
+		wait.Round(time.Millisecond))
 }
 
 // stop ends the queue for lack of space. Running pulls continue.
@@ -240,18 +239,18 @@ func (q *queue) watch() {
 	staged := q.meter.measure()
 	q.rep.progress.Bytes = min(q.meter.finished+min(staged, expected), q.rep.progress.OfBytes)
 	q.rep.progress.ETA = q.meter.eta(q.rep.progress)
-	if err := (spaceCheck{q.Disk, q.root, q.Limits, q.Parallel}).check([]Pull{{}}); errors.Is(err, ErrSpace) {
+	if err := q.pass.space(q.root).check([]Pull{{}}); errors.Is(err, ErrSpace) {
 		for _, j := range q.running {
 			if j.unknown { // others were checked before they began
 				j.cancel(err)
 			}
 		}
 	}
-	if time.Since(q.meter.moved) < q.Stall {
+	if time.Since(q.meter.moved) < q.o.Stall {
 		return
 	}
 	for _, j := range q.running {
-		if time.Since(j.started) >= q.Stall { // it is unknown which of them stalls
+		if time.Since(j.started) >= q.o.Stall { // it is unknown which of them stalls
 			j.cancel(ErrStalled)
 		}
 	}

@@ -29,7 +29,7 @@ func TestProgressOfPulls(t *testing.T) {
 		return ctx.Err()
 	}}
 	r := newReconciler(t, w, 2)
-	r.Parallel = 1
+	options(r).Parallel = 1
 	ended := make(chan runtime.Status, 1)
 	go func() {
 		s, _ := r.Pass(t.Context()) // an error is in s, or shows by its images
@@ -54,7 +54,7 @@ func TestRetryIsIndependentOfPublishing(t *testing.T) {
 			}
 			return nil
 		})
-		r.PublishInterval = time.Hour
+		options(r).PublishInterval = time.Hour
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if s, err := r.Pass(ctx); err != nil || !s.Healthy() {
@@ -77,7 +77,7 @@ func TestPassThatPullsAfterFailures(t *testing.T) {
 		during = g.published[len(g.published)-1]
 		return nil
 	})
-	r.Retry.Tries = 1
+	options(r).Retry.Tries = 1
 	if s := runPass(t, r); !s.Degraded() {
 		t.Fatalf("got %s, want a degraded node", s.Summary())
 	}
@@ -96,11 +96,11 @@ func TestPullsWaitForSpace(t *testing.T) {
 		return nil
 	}}
 	r := newReconciler(t, w, 3)
-	r.Hooks.Pinned = func([]pinset.Image) {
+	on(r, "pinned and reloaded", func(event) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.space.Free = 3000 // an image is estimated to take 2000 bytes
-	}
+	})
 	if s := runPass(t, r); !s.Healthy() || most.Load() != 1 {
 		t.Errorf("got %v, %d pulls at a time, want a healthy node, and 1", s.Errors, most.Load())
 	}

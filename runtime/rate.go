@@ -59,5 +59,5 @@ func (q *queue) pace() time.Duration {
 	for _, j := range q.running {
 		bytes += q.expected(j)
 	}
-	return time.Until(q.meter.start.Add(q.Rate.takes(bytes)))
+	return time.Until(q.meter.start.Add(q.o.Rate.takes(bytes)))
 }

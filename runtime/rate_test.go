@@ -46,7 +46,7 @@ func TestPullsKeepTheRate(t *testing.T) {
 			return nil
 		}}
 		r := newReconciler(t, w, 4) // of 1,000 bytes each
-		r.Rate = 10_000
+		options(r).Rate = 10_000
 		if s := runPass(t, r); !s.Healthy() {
 			t.Fatalf("got %s, want a healthy node", s.Summary())
 		}

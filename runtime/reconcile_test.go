@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -154,13 +155,79 @@ func newReconciler(t *testing.T, node *fakeNode, n int) *runtime.Reconciler {
 	node.sets = []pinset.Set{set}
 	node.space = disk.Space{Total: 1 << 40, Free: 1 << 40}
 	return &runtime.Reconciler{
-		Runtime: client, Images: client, Pins: node, Manifests: node, Disk: node,
-		Sets: func() ([]pinset.Set, error) { return node.sets, nil }, Publish: node.publish,
-		Options: runtime.Options{
-			Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, PublishInterval: 10 * time.Millisecond,
-			Wait: 5 * time.Second,
+		Runtime: client, Images: client, Pins: node,
+		Node: &machine{
+			conf: runtime.Configuration{Manifests: node, Disk: node, Options: runtime.Options{
+				Node: "node12", Retry: runtime.Retry{First: time.Millisecond}, PublishInterval: 10 * time.Millisecond,
+				Wait: 5 * time.Second,
+			}},
+			sets: func() ([]pinset.Set, error) { return node.sets, nil }, publish: node.publish,
 		},
 	}
+}
+
+// machine is the node of a reconciler, and its stores. A test may replace each part.
+type machine struct {
+	conf      runtime.Configuration
+	configErr error
+	sets      func() ([]pinset.Set, error)
+	publish   func(runtime.Status) error
+	stores    func() (runtime.StoresState, error)
+	take      func(context.Context, string) error
+}
+
+func (m *machine) Configure(context.Context) (runtime.Configuration, error) {
+	return m.conf, m.configErr
+}
+func (m *machine) Sets() ([]pinset.Set, error)                 { return m.sets() }
+func (m *machine) Publish(s runtime.Status) error              { return m.publish(s) }
+func (m *machine) Take(ctx context.Context, name string) error { return m.take(ctx, name) }
+
+func (m *machine) Reconcile(context.Context) (runtime.StoresState, error) {
+	if m.stores == nil {
+		return runtime.StoresState{}, nil
+	}
+	return m.stores()
+}
+
+// of returns the node of a reconciler.
+func of(r *runtime.Reconciler) *machine { return r.Node.(*machine) }
+
+// options returns those of the passes of a reconciler.
+func options(r *runtime.Reconciler) *runtime.Options { return &of(r).conf.Options }
+
+// event is a line of a reconciler's log, with its attributes.
+type event struct{ record slog.Record }
+
+// attr is the value of an attribute.
+func (e event) attr(key string) (value any) {
+	e.record.Attrs(func(a slog.Attr) bool {
+		if a.Key == key {
+			value = a.Value.Any()
+		}
+		return true
+	})
+	return value
+}
+
+// events is a handler that calls a function for each line.
+type events func(event)
+
+func (events) Enabled(context.Context, slog.Level) bool { return true }
+func (e events) WithAttrs([]slog.Attr) slog.Handler     { return e }
+func (e events) WithGroup(string) slog.Handler          { return e }
+func (e events) Handle(_ context.Context, r slog.Record) error {
+	e(event{r})
+	return nil
+}
+
+// on calls a function for each line of the log with this message.
+func on(r *runtime.Reconciler, message string, do func(event)) {
+	r.Log = slog.New(events(func(e event) {
+		if e.record.Message == message {
+			do(e)
+		}
+	}))
 }
 
 // connect makes a reconciler call the container runtime over a connection.
@@ -212,7 +279,7 @@ func TestSlowPullIsNotAFailure(t *testing.T) {
 			return nil
 		}}
 		r := newReconciler(t, node, 4)
-		r.Stall = 100 * time.Millisecond
+		options(r).Stall = 100 * time.Millisecond
 		if s := runPass(t, r); !s.Healthy() {
 			t.Errorf("got %+v, want a healthy node", s)
 		}
@@ -295,7 +362,7 @@ func TestParallelPulls(t *testing.T) {
 			return nil
 		}}
 		r := newReconciler(t, node, 12)
-		r.Parallel = 3
+		options(r).Parallel = 3
 		if s := runPass(t, r); !s.Healthy() {
 			t.Errorf("got %q, want a healthy node", s.Errors)
 		}
@@ -366,7 +433,7 @@ func TestCRIODoesNotPin(t *testing.T) {
 		node := &fakeNode{}
 		node.server = &fakecri.Server{Pinned: func(string) bool { return false }}
 		r := newReconciler(t, node, 1)
-		r.PinTimeout = 50 * time.Millisecond
+		options(r).PinTimeout = 50 * time.Millisecond
 		if s := runPass(t, r); !s.Degraded() || !strings.Contains(strings.Join(s.Errors, " "),
 			"the pins of CRI-O differ from the drop-in for 1 images, such as quay.io/x/image-000") {
 			t.Errorf("got %q, want that the pins differ for one image", s.Errors)
@@ -388,12 +455,13 @@ func TestStalledPullsAreRestarted(t *testing.T) {
 					return ctx.Err()
 				}}
 				r := newReconciler(t, node, 2)
-				r.Stall = 100 * time.Millisecond
-				r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, _ time.Duration) {
+				options(r).Stall = 100 * time.Millisecond
+				on(r, "pull failed", func(e event) {
+					f := runtime.Fault{Class: e.attr("class").(runtime.Class), Text: e.attr("error").(string)}
 					if want := (runtime.Fault{Class: runtime.Network, Text: runtime.ErrStalled.Error()}); f != want {
 						t.Errorf("got the fault %+v, want %+v", f, want)
 					}
-				}
+				})
 				if s := runPass(t, r); !s.Healthy() {
 					t.Errorf("got %v, want a healthy node", s.Errors)
 				}
@@ -416,7 +484,7 @@ func TestUnpackingIsNotAStall(t *testing.T) {
 			return nil
 		}}
 		r := newReconciler(t, node, 1)
-		r.Stall = 100 * time.Millisecond
+		options(r).Stall = 100 * time.Millisecond
 		if s := runPass(t, r); !s.Healthy() {
 			t.Errorf("got %v, want a healthy node", s.Errors)
 		}
@@ -432,7 +500,7 @@ func TestManifestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := &fakeNode{server: &fakecri.Server{}, hangingImage: "image-001"}
 		r := newReconciler(t, node, 3)
-		r.Stall = 50 * time.Millisecond
+		options(r).Stall = 50 * time.Millisecond
 		s := runPass(t, r)
 		for _, img := range s.Images {
 			if img.State != runtime.Pinned {
@@ -458,7 +526,7 @@ func TestInvalidOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := &fakeNode{server: &fakecri.Server{}}
 			r := newReconciler(t, node, 1)
-			change(&r.Options)
+			change(options(r))
 			if _, err := r.Pass(t.Context()); !errors.Is(err, runtime.ErrOptions) {
 				t.Errorf("pass: got %v, want %v", err, runtime.ErrOptions)
 			}

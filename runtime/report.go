@@ -49,10 +49,24 @@ type report struct {
 }
 
 // publish makes a status of the report, and publishes it.
-func (r *Reconciler) publish(rep report) error {
-	rep.space = measure(r.Disk, rep.graphRoot)
-	r.previous = rep.status(r.previous, time.Now())
-	if err := r.Publish(r.previous); err != nil {
+func (p *pass) publish() error {
+	rep := p.rep
+	rep.space = measure(p.conf.Disk, rep.graphRoot)
+	p.r.previous = rep.status(p.r.previous, time.Now())
+	return p.r.publish()
+}
+
+// publish publishes the last status, and tells the service manager its summary.
+func (r *Reconciler) publish() error {
+	s := r.previous
+	if r.service != nil {
+		line := s.Summary()
+		if reason := s.Reason(); reason != "" && s.Degraded() {
+			line += "; " + reason
+		}
+		r.service.SetStatus(line)
+	}
+	if err := r.Node.Publish(s); err != nil {
 		return fmt.Errorf("publish the status: %w", err)
 	}
 	return nil

@@ -67,7 +67,7 @@ func TestPullsAreRetriedByClass(t *testing.T) {
 		t.Run(text, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, g := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return status.Error(codes.Unknown, text) })
-				r.Retry.Tries = 3
+				options(r).Retry.Tries = 3
 				s := runPass(t, r)
 				if tries := len(g.order); tries != want.tries {
 					t.Errorf("got %d attempts, want %d", tries, want.tries)
@@ -90,14 +90,14 @@ func TestPullBackoff(t *testing.T) {
 			}
 			return nil
 		})
-		r.Retry = runtime.Retry{First: 80 * time.Millisecond, Longest: 200 * time.Millisecond, Tries: 5}
+		options(r).Retry = runtime.Retry{First: 80 * time.Millisecond, Longest: 200 * time.Millisecond, Tries: 5}
 		var waits []time.Duration
-		r.Hooks.Failed = func(_ pinset.Image, f runtime.Fault, wait time.Duration) {
-			if f.Class != runtime.Network || f.Text != refused.Error() {
-				t.Errorf("got the fault %+v, want one of the network: %v", f, refused)
+		on(r, "pull failed", func(e event) {
+			if e.attr("class") != runtime.Network || e.attr("error") != refused.Error() {
+				t.Errorf("got the fault %v: %v, want one of the network: %v", e.attr("class"), e.attr("error"), refused)
 			}
-			waits = append(waits, wait)
-		}
+			waits = append(waits, e.attr("again").(time.Duration))
+		})
 		if s := runPass(t, r); !s.Healthy() {
 			t.Errorf("got %v, want a healthy node after the fifth attempt", s.Errors)
 		}
@@ -122,9 +122,9 @@ func TestPullBackoff(t *testing.T) {
 func TestNoWaitAfterTheLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := newFlakyRegistry(t, 1, func(pinset.Image, int) error { return errors.New("connection refused") })
-		r.Retry.Tries = 2
+		options(r).Retry.Tries = 2
 		var waits []time.Duration
-		r.Hooks.Failed = func(_ pinset.Image, _ runtime.Fault, wait time.Duration) { waits = append(waits, wait) }
+		on(r, "pull failed", func(e event) { waits = append(waits, e.attr("again").(time.Duration)) })
 		runPass(t, r)
 		if len(waits) != 2 || waits[0] == 0 || waits[1] != 0 {
 			t.Errorf("got the waits %v, want one, and then 0", waits)
@@ -144,7 +144,7 @@ func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
 		})
 		images := g.sets[0].Images
 		first = images[0].String()
-		r.Retry.First = 300 * time.Millisecond
+		options(r).Retry.First = 300 * time.Millisecond
 		if s := runPass(t, r); !s.Healthy() {
 			t.Errorf("got %v, want a healthy node", s.Errors)
 		}
@@ -158,7 +158,7 @@ func TestRetryDoesNotDelayOtherPulls(t *testing.T) {
 // degraded while it tried the same images again: the conditions changed with every attempt.
 func TestRetriesStayDegraded(t *testing.T) {
 	r, g := newFlakyRegistry(t, 2, func(pinset.Image, int) error { return errors.New("connection refused") })
-	r.Retry.Tries = 1
+	options(r).Retry.Tries = 1
 	runPass(t, r)
 	first := len(g.published)
 	runPass(t, r)
@@ -171,10 +171,7 @@ func TestRetriesStayDegraded(t *testing.T) {
 
 // restart makes the reconciler of a new process, which continues from the last published status.
 func restart(r *runtime.Reconciler, published runtime.Status) *runtime.Reconciler {
-	next := &runtime.Reconciler{
-		Runtime: r.Runtime, Images: r.Images, Pins: r.Pins, Manifests: r.Manifests, Disk: r.Disk,
-		Sets: r.Sets, Publish: r.Publish, Options: r.Options,
-	}
+	next := &runtime.Reconciler{Runtime: r.Runtime, Images: r.Images, Pins: r.Pins, Node: r.Node}
 	next.Continue(published)
 	return next
 }

@@ -100,31 +100,20 @@ func (v *VerityStatus) Problem(images int) string {
 	return fmt.Sprintf("the store has changed%s: reads of changed blocks fail%s", where, of)
 }
 
-// stores mounts the attached stores, and adds their errors to the report, and what is known of the cluster.
-func (r *Reconciler) stores(ctx context.Context, rep *report) {
-	if r.Cluster != nil {
-		rep.cluster = r.Cluster()
-	}
-	if r.Stores == nil {
+// reconcileStores mounts the attached stores, and adds their errors to the report.
+func (p *pass) reconcileStores(ctx context.Context) {
+	rep := &p.rep
+	rep.cluster = p.conf.Cluster
+	if p.r.Stores == nil {
 		return
 	}
-	all, err := r.Stores(ctx)
-	rep.stores, rep.problems = all, append(rep.problems, err)
-	if r.OwnStore != nil {
-		if rep.own, err = r.OwnStore(ctx); err != nil {
-			rep.problems = append(rep.problems, err)
-		}
-		if problem := rep.own.Problem(0); problem != "" {
-			rep.problems = append(rep.problems, fmt.Errorf("the appliance's store, slot 0: %s", problem))
-		}
+	state, err := p.r.Stores.Reconcile(ctx)
+	rep.stores, rep.own, rep.program = state.Stores, state.Own, state.Program
+	rep.problems = append(rep.problems, flatten(err)...)
+	if problem := state.Own.Problem(0); problem != "" {
+		rep.problems = append(rep.problems, fmt.Errorf("the appliance's store, slot 0: %s", problem))
 	}
-	if r.Program != nil {
-		program, err := r.Program()
-		if rep.problems = append(rep.problems, err); program != (ProgramStatus{}) {
-			rep.program = &program
-		}
-	}
-	for _, s := range all {
+	for _, s := range state.Stores {
 		if s.Error != "" && s.State != StoreRefused {
 			name := cmp.Or(s.Digest, "of the appliance")
 			rep.problems = append(rep.problems, fmt.Errorf("store %s, slot %s: %s", name, s.Slot, s.Error))

@@ -20,10 +20,10 @@ type storeTry struct {
 }
 
 // storesDue are the stores that sets with missing images name and that are to be attached now, and these images.
-func storesDue(r *Reconciler, rep report) (names []string, images []pinset.Image) {
-	for _, set := range rep.sets {
-		try, tried := r.tries[set.Store]
-		if set.Store == "" || r.TakeStore == nil || tried && time.Since(try.at) < takeAgain || !rep.lacks(set) {
+func (p *pass) storesDue() (names []string, images []pinset.Image) {
+	for _, set := range p.rep.sets {
+		try, tried := p.r.tries[set.Store]
+		if set.Store == "" || p.r.Stores == nil || tried && time.Since(try.at) < takeAgain || !p.rep.lacks(set) {
 			continue
 		}
 		images = append(images, set.Images...)
@@ -34,20 +34,20 @@ func storesDue(r *Reconciler, rep report) (names []string, images []pinset.Image
 	return names, images
 }
 
-// takeStores attaches stores that sets name, one after the other, and calls beside meanwhile: a slow server does not
-// delay what no store brings. A store that cannot be had is no fault of the set: its images are pulled.
-func takeStores(ctx context.Context, r *Reconciler, rep *report, names []string, beside func()) {
+// takeStores begins to attach stores that sets name, one after the other. The channel has all tries once they have
+// ended. A store that cannot be had is no fault of the set: its images are pulled.
+func (p *pass) takeStores(ctx context.Context, names []string) <-chan map[string]storeTry {
 	tries := map[string]storeTry{}
-	for _, set := range rep.sets {
-		if try, tried := r.tries[set.Store]; tried {
+	for _, set := range p.rep.sets {
+		if try, tried := p.r.tries[set.Store]; tried {
 			tries[set.Store] = try
 		}
 	}
-	ended := make(chan struct{})
+	ended := make(chan map[string]storeTry, 1)
 	go func() {
-		defer close(ended)
+		defer func() { ended <- tries }()
 		for _, name := range names {
-			err := r.TakeStore(ctx, name)
+			err := p.r.Stores.Take(ctx, name)
 			if ctx.Err() != nil {
 				return
 			}
@@ -58,12 +58,7 @@ func takeStores(ctx context.Context, r *Reconciler, rep *report, names []string,
 			tries[name] = try
 		}
 	}()
-	beside()
-	<-ended
-	r.tries, rep.tries = tries, tries
-	if r.Stores != nil {
-		rep.stores, _ = r.Stores(ctx) // the next pass reports the error
-	}
+	return ended
 }
 
 // lacks reports whether an image of a set is not on the node.

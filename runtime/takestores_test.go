@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -20,10 +19,11 @@ func ofStore(t *testing.T, take func(n int) (images int, err error)) (*recording
 	t.Helper()
 	node := &recordingNode{fakeNode: &fakeNode{server: &fakecri.Server{}}}
 	r := newReconciler(t, node.fakeNode, 3)
-	r.Images, r.Disk, r.Pins = node, node, node
+	r.Images, of(r).conf.Disk, r.Pins = node, node, node
 	node.sets[0].Store = "https://files.example.com/1/delta.thin"
 	n := 0
-	r.TakeStore = func(_ context.Context, name string) error {
+	r.Stores = of(r)
+	of(r).take = func(_ context.Context, name string) error {
 		node.record("take " + name)
 		images, err := take(n)
 		n++
@@ -83,7 +83,7 @@ func TestStoreOfASetThatCannotBeHad(t *testing.T) {
 		t.Errorf("got %+v after %d pulls, want a healthy node with the reason after 3", s, node.count("pull"))
 	}
 	_, later := ofStore(t, func(int) (int, error) { t.Error("got an attempt, want none"); return 0, nil })
-	later.Images, later.Disk, later.Pins = node, node, node
+	later.Images, of(later).conf.Disk, later.Pins = node, node, node
 	later.Continue(s)
 	if s = runPass(t, later); s.Sets[0].StoreError != "no route; to host" {
 		t.Errorf("a later process: got %+v, want the reason", s.Sets[0])
@@ -94,11 +94,11 @@ func TestStoreOfASetThatCannotBeHad(t *testing.T) {
 func TestSlowStoreDelaysNoOtherSet(t *testing.T) {
 	node, r := ofStore(t, nil)
 	pulled := make(chan string, 8)
-	r.Hooks.Pulled = func(p runtime.Pull, _ time.Duration) { pulled <- p.Image.String() }
+	on(r, "pulled", func(e event) { pulled <- e.attr("image").(pinset.Image).String() })
 	slow := node.sets[0]
 	other := pinset.Set{Name: "other", Images: []pinset.Image{{Repository: "quay.io/x/other", Digest: digest.FromString("other")}}}
 	node.sets = append(node.sets, other)
-	r.TakeStore = func(ctx context.Context, _ string) error {
+	of(r).take = func(ctx context.Context, _ string) error {
 		select {
 		case name := <-pulled:
 			if name != other.Images[0].String() {

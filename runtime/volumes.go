@@ -45,19 +45,19 @@ func (c copies) err(copied bool) error {
 }
 
 // findCopies finds the images of the sets that are on the node and that a lock lists as image volumes.
-func findCopies(ctx context.Context, r *Reconciler, n nodeState) (c copies, err error) {
-	if r.Volumes == nil {
+func (p *pass) findCopies(ctx context.Context) (c copies, err error) {
+	if p.conf.Volumes == nil {
 		return c, nil
 	}
-	stores, sets, err := r.Disk.Locks()
-	volumes := volumesOf(n, slices.Concat(stores, sets))
+	stores, sets, err := p.conf.Disk.Locks()
+	volumes := volumesOf(p.rep.nodeState, slices.Concat(stores, sets))
 	if len(volumes) == 0 {
 		return c, err
 	}
-	if c.graphRoot, err = r.Runtime.GraphRoot(ctx); err != nil {
+	if c.graphRoot, err = p.r.Runtime.GraphRoot(ctx); err != nil {
 		return c, err
 	}
-	names, layers, err := r.Volumes.Own(c.graphRoot)
+	names, layers, err := p.conf.Volumes.Own(c.graphRoot)
 	if err != nil {
 		return c, err
 	}
@@ -100,38 +100,37 @@ func volumesOf(n nodeState, locks []pinset.Lock) (all []volume) {
 
 // copyVolumes writes the images of image volumes into CRI-O's own store, if the node is configured so and they
 // fit, and returns them.
-func (r *Reconciler) copyVolumes(ctx context.Context, n nodeState, o Options) ([]pinset.Image, error) {
-	c, err := findCopies(ctx, r, n)
-	if err != nil || len(c.images) == 0 || !r.CopyVolumes {
+func (p *pass) copyVolumes(ctx context.Context) ([]pinset.Image, error) {
+	c, err := p.findCopies(ctx)
+	if err != nil || len(c.images) == 0 || !p.conf.CopyVolumes {
 		return nil, errors.Join(err, c.err(false))
 	}
-	limits := o.Limits
-	limits.Task = "Copying the images of image volumes"
-	if err := (spaceCheck{r.Disk, c.graphRoot, limits, o.Parallel}).check(c.images); err != nil {
+	space := p.space(c.graphRoot)
+	space.limits.Task = "Copying the images of image volumes"
+	if err := space.check(c.images); err != nil {
 		return nil, err
 	}
 	var images []pinset.Image
-	for _, p := range c.images {
-		images = append(images, p.Image)
+	for _, pull := range c.images {
+		images = append(images, pull.Image)
 	}
-	if err := r.Volumes.Copy(ctx, c.graphRoot, images); err != nil {
+	if err := p.conf.Volumes.Copy(ctx, c.graphRoot, images); err != nil {
 		return nil, fmt.Errorf("image volumes: %w", err)
 	}
-	call(r.Hooks.Copied, images)
+	p.log.Info("copied image volumes into CRI-O's own store", "images", len(images), "first", images[0])
 	return images, nil
 }
 
 // Copy writes the images of image volumes into CRI-O's own store, as a pass does, and returns them. It does
 // nothing else.
 func (r *Reconciler) Copy(ctx context.Context) ([]pinset.Image, error) {
-	configErr := r.configure(ctx)
-	o, err := r.complete()
+	p, err := r.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n, err := r.observe(ctx, o)
-	if err != nil {
-		return nil, errors.Join(configErr, err)
+	p.rep.sets, p.rep.broken = r.Node.Sets()
+	if err := p.observe(ctx); err != nil {
+		return nil, errors.Join(append(p.rep.problems, err)...)
 	}
-	return r.copyVolumes(ctx, n, o)
+	return p.copyVolumes(ctx)
 }

@@ -50,7 +50,7 @@ func TestImageVolumes(t *testing.T) {
 		copied bool
 		want   string // in the errors of the status
 	}{
-		"reported": {func(_ *volumeNode, r *runtime.Reconciler) { r.CopyVolumes = false }, false, "pods cannot mount image volumes"},
+		"reported": {func(_ *volumeNode, r *runtime.Reconciler) { of(r).conf.CopyVolumes = false }, false, "pods cannot mount image volumes"},
 		"copied":   {func(*volumeNode, *runtime.Reconciler) {}, true, ""},
 		"there":    {func(n *volumeNode, _ *runtime.Reconciler) { n.layers.Add("b", "a", top) }, false, ""},
 		// A pull reuses the layers of read-only stores.
@@ -60,7 +60,7 @@ func TestImageVolumes(t *testing.T) {
 		"other platform":          {func(n *volumeNode, _ *runtime.Reconciler) { n.lock.Platform = "linux/s390x" }, false, ""},
 		"no space":                {func(n *volumeNode, _ *runtime.Reconciler) { n.space = disk.Space{Total: 1 << 40, Free: 1} }, false, "Copying the images of image volumes on "},
 		"cannot be written":       {func(n *volumeNode, _ *runtime.Reconciler) { n.err = errors.New("read-only") }, true, "image volumes: read-only"},
-		"Machine Config Operator": {func(_ *volumeNode, r *runtime.Reconciler) { r.Owner = runtime.MCO }, true, ""},
+		"Machine Config Operator": {func(_ *volumeNode, r *runtime.Reconciler) { options(r).Owner = runtime.MCO }, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &volumeNode{fakeNode: &fakeNode{server: &fakecri.Server{}}, layers: pinset.Layers{}}
@@ -73,7 +73,7 @@ func TestImageVolumes(t *testing.T) {
 				Pin: img.String(), Volume: true,
 				Layers: []*pinset.LockedLayer{{DiffID: below, Digest: below}, {DiffID: top, Digest: top, UnpackedSize: 1000}},
 			}}}
-			r.Disk, r.Volumes, r.CopyVolumes = node, node, true
+			of(r).conf.Disk, of(r).conf.Volumes, of(r).conf.CopyVolumes = node, node, true
 			test.change(node, r)
 			s := runPass(t, r)
 			if got := slices.Equal(node.copied, []pinset.Image{img}); got != test.copied || !got && node.copied != nil {

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -41,14 +40,14 @@ func attachCommand() *cobra.Command {
 			o.Progress = progress.Track("read the store")
 			composing := progress.Track("put the store together")
 			o.Composing = func(_ stores.Store, done, all int64) { composing(done, all) }
-			f.Waiting = func(why error) { progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why)) }
-			attached, err := node.Attach(cmd.Context(), f.Options, o)
+			f.settings.Waiting = func(why error) { progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why)) }
+			attached, err := f.open().Attach(cmd.Context(), o)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			f.Waiting = func(why error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting\n", why) }
-			status, err := node.ApplySets(cmd.Context(), f.Options)
+			f.settings.Waiting = func(why error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting\n", why) }
+			status, err := f.open().ApplySets(cmd.Context())
 			return showAttached(cmd, output, attached, status, err)
 		},
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func compactCommand() *cobra.Command {
@@ -22,7 +21,7 @@ next; until then they stay. The command runs at low priority.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			progress := cli.NewProgress(cmd, output)
-			c, err := node.Compact(cmd.Context(), f.Options, all, progress.Track("write the store"))
+			c, err := f.open().Compact(cmd.Context(), all, progress.Track("write the store"))
 			progress.Close()
 			if err != nil {
 				return err

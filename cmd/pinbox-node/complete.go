@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -21,7 +20,7 @@ func anyFile(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellC
 func (f *nodeFlags) attachedStores(
 	cmd *cobra.Command, args []string, _ string,
 ) (words []cobra.Completion, _ cobra.ShellCompDirective) {
-	all, err := node.Stores(cmd.Context(), f.Options)
+	all, err := f.open().Stores(cmd.Context())
 	if err != nil || len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

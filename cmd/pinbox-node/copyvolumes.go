@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func copyVolumesCommand() *cobra.Command {
@@ -23,7 +22,7 @@ own store, where pods can mount them. The command changes nothing unless "imageV
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.logTo(output.Log(cmd.ErrOrStderr()))
-			images, err := node.CopyVolumes(cmd.Context(), f.Options)
+			images, err := f.open().CopyVolumes(cmd.Context())
 			copied := copiedVolumes{Images: []string{}}
 			for _, img := range images {
 				copied.Images = append(copied.Images, img.String())

@@ -22,7 +22,6 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 	real "github.com/pinbox/pinbox/runtime/crio"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -53,7 +52,7 @@ func passKilledAt(number int) int {
 	if err := flags.Parse(os.Args[2:]); err != nil {
 		panic(err)
 	}
-	r, _, err := node.NewReconciler(f.Options)
+	r, _, err := f.open().Reconciler()
 	if err != nil {
 		panic(err)
 	}
@@ -63,10 +62,8 @@ func passKilledAt(number int) int {
 			select {}
 		}
 	}
-	publish := r.Publish
-	r.Publish = func(s runtime.Status) error { step(); err := publish(s); step(); return err }
+	r.Node = nodeInSteps{r.Node, step}
 	r.Images = imagesInSteps{r.Images, step}
-	r.Manifests = manifestsInSteps{r.Manifests, step}
 	pins := r.Pins.(*real.Pins)
 	reload := pins.Reload
 	pins.Reload = func(ctx context.Context) error { step(); err := reload(ctx); step(); return err }
@@ -75,6 +72,24 @@ func passKilledAt(number int) int {
 		return 1
 	}
 	return 0
+}
+
+type nodeInSteps struct {
+	runtime.Node
+	step func()
+}
+
+func (n nodeInSteps) Configure(ctx context.Context) (runtime.Configuration, error) {
+	conf, err := n.Node.Configure(ctx)
+	conf.Manifests = manifestsInSteps{conf.Manifests, n.step}
+	return conf, err
+}
+
+func (n nodeInSteps) Publish(s runtime.Status) error {
+	n.step()
+	err := n.Node.Publish(s)
+	n.step()
+	return err
 }
 
 type imagesInSteps struct {

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -23,10 +22,10 @@ Without a name, remove all stores that are not used, except the stores that roll
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: f.attachedStores,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				removed, inUse, err := node.DetachUnused(cmd.Context(), f.Options)
+				removed, inUse, err := f.open().DetachUnused(cmd.Context())
 				return showDetached(cmd, output, removed, inUse, err)
 			}
-			removed, err := node.Detach(cmd.Context(), f.Options, args[0])
+			removed, err := f.open().Detach(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

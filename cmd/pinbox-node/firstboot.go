@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func firstbootCommand() *cobra.Command {
@@ -18,7 +17,7 @@ func firstbootCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.logTo(output.Log(cmd.ErrOrStderr()))
-			status, err := node.Pass(cmd.Context(), f.Options)
+			status, err := f.open().Pass(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -16,27 +16,32 @@ import (
 )
 
 // nodeFlags are the flags of all commands except install-store.
-type nodeFlags struct{ node.Options }
+type nodeFlags struct{ settings node.Settings }
+
+// open opens the node that the flags describe.
+func (f *nodeFlags) open() *node.Node { return node.Open(f.settings) }
 
 func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
-	flags.StringVar(&f.Sets, "sets", layout.SetsDir, "`DIR` of PinnedImageSets")
-	flags.StringVar(&f.Config, "config", layout.NodeConfigPath, "`FILE` of the node's settings")
+	s := &f.settings
+	pass := &f.settings.Pass
+	flags.StringVar(&s.Sets, "sets", layout.SetsDir, "`DIR` of PinnedImageSets")
+	flags.StringVar(&s.Config, "config", layout.NodeConfigPath, "`FILE` of the node's settings")
 	cli.Files(flags, "config", "json")
-	flags.StringVar(&f.Keys, "keys", layout.KeysDir, "`DIR` of the public keys that the node trusts")
-	flags.StringSliceVar(&f.Pools, "pool", nil,
+	flags.StringVar(&s.Keys, "keys", layout.KeysDir, "`DIR` of the public keys that the node trusts")
+	flags.StringSliceVar(&pass.Pools, "pool", nil,
 		"`POOL` of this node, or several with commas (default: all sets apply)")
 	cli.Words(flags, "pool", "master", "control-plane", "worker", "infra")
-	flags.StringVar((*string)(&f.Owner), "owner", "auto",
+	flags.StringVar((*string)(&pass.Owner), "owner", "auto",
 		"`WHO` writes the pins: pinbox, mco (pinbox only reports), or auto")
 	cli.Words(flags, "owner", "auto", string(runtime.Pinbox), string(runtime.MCO))
-	flags.StringVar(&f.Node, "node-name", "", "`NAME` of this node in messages (default: the host's)")
-	flags.StringVar(&f.Socket, "socket", cri.DefaultSocket, "`PATH` of CRI-O's socket")
-	flags.StringVar(&f.CRIODir, "crio-config", node.DefaultCRIODir, "`DIR` of CRI-O's configuration")
-	flags.StringVar(&f.Status, "status", layout.StatusPath, "`FILE` of the status")
+	flags.StringVar(&pass.Node, "node-name", "", "`NAME` of this node in messages (default: the host's)")
+	flags.StringVar(&s.Socket, "socket", cri.DefaultSocket, "`PATH` of CRI-O's socket")
+	flags.StringVar(&s.CRIODir, "crio-config", node.DefaultCRIODir, "`DIR` of CRI-O's configuration")
+	flags.StringVar(&s.Status, "status", layout.StatusPath, "`FILE` of the status")
 	cli.Files(flags, "status", "json")
-	flags.StringVar(&f.State, "state", layout.NodeDir,
+	flags.StringVar(&s.State, "state", layout.NodeDir,
 		"`DIR` of the attached stores and other state")
-	flags.DurationVar(&f.Wait, "wait", wait, "`TIME` to wait for CRI-O, or for another pinbox-node")
+	flags.DurationVar(&pass.Wait, "wait", wait, "`TIME` to wait for CRI-O, or for another pinbox-node")
 	cli.Under("Node", flags)
 }
 
@@ -44,26 +49,28 @@ func (f *nodeFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 type planFlags struct{ nodeFlags }
 
 func (f *planFlags) add(flags *pflag.FlagSet, wait time.Duration) {
+	s := &f.settings
+	pass := &f.settings.Pass
 	f.nodeFlags.add(flags, wait)
 	f.addReserve(flags)
-	flags.IntVar(&f.Limits.GCPercent, "gc-threshold", 0,
+	flags.IntVar(&pass.Limits.GCPercent, "gc-threshold", 0,
 		"`PERCENT` of the disk at which the kubelet removes images; 100 means never (default: from the "+
 			"kubelet's configuration)")
-	flags.StringVar(&f.Staging, "staging", "",
+	flags.StringVar(&s.Staging, "staging", "",
 		"`DIR` where CRI-O keeps blobs until they are unpacked (default: from CRI-O's configuration)")
 	cli.Under("Space", flags)
-	flags.IntVar(&f.Parallel, "parallel", 0,
+	flags.IntVar(&pass.Parallel, "parallel", 0,
 		"`NUMBER` of pulls at a time (default: 4, or 2 in the pool master or control-plane, or 1 with --rate)")
-	flags.StringVar(&f.RegistriesConf, "registries-conf", "", "`FILE` to read instead of /etc/containers/registries.conf")
+	flags.StringVar(&s.RegistriesConf, "registries-conf", "", "`FILE` to read instead of /etc/containers/registries.conf")
 	cli.Files(flags, "registries-conf", "conf")
-	flags.StringVar(&f.RegistriesDir, "registries-conf-dir", "",
+	flags.StringVar(&s.RegistriesDir, "registries-conf-dir", "",
 		"`DIR` to read instead of /etc/containers/registries.conf.d")
 	cli.Under("Pulls", flags)
 }
 
 // addReserve adds --reserve, which compact takes as well.
 func (f *nodeFlags) addReserve(flags *pflag.FlagSet) {
-	flags.TextVar(&f.Limits.Reserve, "reserve", runtime.DefaultReserve,
+	flags.TextVar(&f.settings.Pass.Limits.Reserve, "reserve", runtime.DefaultReserve,
 		"`SPACE` to leave free: a number of bytes such as 16Gi, a share such as 10%, or the lesser of both")
 	cli.Words(flags, "reserve", runtime.DefaultReserve.String(), "16Gi", "10%", "0")
 	cli.Under("Space", flags)
@@ -86,34 +93,37 @@ func (f *passFlags) add(flags *pflag.FlagSet, wait time.Duration) {
 
 // addService adds the flags, for run.
 func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
+	s := &f.settings
+	pass := &f.settings.Pass
 	f.planFlags.add(flags, wait)
-	flags.DurationVar(&f.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
-	flags.TextVar(&f.Rate, "rate", runtime.Rate(0), "`RATE` of the pulls of a pass on average, as 20MB/s: the next image "+
-		"waits; CRI-O pulls one as fast as it can (default: no limit)")
-	flags.TextVar(&f.LeastRate, "least-rate", runtime.DefaultLeastRate,
+	flags.DurationVar(&pass.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
+	flags.TextVar(&pass.Rate, "rate", runtime.Rate(0),
+		"`RATE` of the pulls of a pass on average, as 20MB/s: the next image waits; "+
+			"CRI-O pulls one as fast as it can (default: no limit)")
+	flags.TextVar(&pass.LeastRate, "least-rate", runtime.DefaultLeastRate,
 		"`RATE` below which a server counts as stalled, of which a store is fetched; 0 for none")
-	flags.DurationVar(&f.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
+	flags.DurationVar(&pass.Retry.First, "retry", time.Second, "`TIME` to wait before the second attempt of a pull")
 	cli.Under("Pulls", flags)
-	flags.BoolVar(&f.Prune, "prune", false, "remove images that are in no set any more and that no container uses")
-	flags.StringVar(&f.Reload, "reload", "auto",
+	flags.BoolVar(&pass.Prune, "prune", false, "remove images that are in no set any more and that no container uses")
+	flags.StringVar(&s.Reload, "reload", "auto",
 		"`WAY` to reload CRI-O: systemd, signal, auto, or a command (no shell)")
 	cli.Words(flags, "reload", "auto", "systemd", "signal")
-	flags.StringVar(&f.CRIOLog, "crio-log", "", "`FILE` of CRI-O's log (default: the journal)")
+	flags.StringVar(&s.CRIOLog, "crio-log", "", "`FILE` of CRI-O's log (default: the journal)")
 	flags.DurationVar(&f.interval, "interval", 5*time.Minute,
 		"`TIME` between passes of the service when nothing changes")
-	flags.StringVar(&f.Metrics, "metrics", "", "`ADDR` of loopback, such as 127.0.0.1:9750, where the service serves its "+
+	flags.StringVar(&s.Metrics, "metrics", "", "`ADDR` of loopback, such as 127.0.0.1:9750, where the service serves its "+
 		"metrics for Prometheus (default: none)")
-	flags.StringVar(&f.MetricsFile, "metrics-file", "",
+	flags.StringVar(&s.MetricsFile, "metrics-file", "",
 		"`FILE` of the metrics for node_exporter (default: metrics.prom in the folder of the status)")
 	cli.Files(flags, "metrics-file", "prom")
 	cli.Under("Pass", flags)
-	flags.StringVar(&f.Kubeconfig, "kubeconfig", "",
+	flags.StringVar(&s.Kubeconfig, "kubeconfig", "",
 		"`FILE` with the API of a cluster, whose PinnedImageSets the service follows, too; or in-cluster, in a pod")
 	cli.Words(flags, "kubeconfig", cluster.InCluster)
-	flags.DurationVar(&f.Jitter, "jitter", 10*time.Second,
+	flags.DurationVar(&s.Jitter, "jitter", 10*time.Second,
 		"`TIME` within which the service starts a pass after a change in the cluster, at random; "+
 			"0 also makes it report at once")
-	flags.BoolVar(&f.Condition, "node-condition", false,
+	flags.BoolVar(&s.Condition, "node-condition", false,
 		"write the condition PinnedImagesReady of the Node in the cluster; in a pod, deploy/node-condition.yaml permits it")
 	cli.Under("Cluster", flags)
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func mountCommand() *cobra.Command {
@@ -23,7 +22,7 @@ must not keep CRI-O from having its stores.`,
 		Args:               cobra.NoArgs,
 		FParseErrWhitelist: cobra.FParseErrWhitelist{UnknownFlags: true},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := node.Mount(cmd.Context(), f.Options)
+			all, err := f.open().Mount(cmd.Context())
 			if all == nil {
 				return err
 			}

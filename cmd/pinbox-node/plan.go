@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func planCommand() *cobra.Command {
@@ -17,7 +16,7 @@ func planCommand() *cobra.Command {
 		Short: "Show what a pass would do and the space that it needs; change nothing",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			plan, err := node.Plan(cmd.Context(), f.Options)
+			plan, err := f.open().Plan(cmd.Context())
 			if err != nil {
 				return err
 			}

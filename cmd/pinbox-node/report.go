@@ -11,7 +11,6 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/fleet"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -34,13 +33,13 @@ func reportCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			status, err := node.Status(cmd.Context(), f.Options)
+			status, err := f.open().Status(cmd.Context())
 			if err != nil {
 				return err
 			}
 			r := fleet.NewReport(status)
 			o := fleet.NewObject(strings.ToLower(status.Node), "", &r)
-			if o.Content, err = node.Contents(f.Options); err != nil { // a report of the others is better than none
+			if o.Content, err = f.open().Contents(); err != nil { // a report of the others is better than none
 				fmt.Fprintf(cmd.ErrOrStderr(), "warning: the report does not list the layers of all stores: %v\n", err)
 			}
 			if err := o.Write(file, signer); err != nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func rollbackCommand() *cobra.Command {
@@ -17,11 +16,11 @@ func rollbackCommand() *cobra.Command {
 		Short: "Make the previous release current again, without a registry",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			release, err := node.Rollback(cmd.Context(), f.Options)
+			release, err := f.open().Rollback(cmd.Context())
 			if err != nil {
 				return err
 			}
-			status, err := node.ApplySets(cmd.Context(), f.Options)
+			status, err := f.open().ApplySets(cmd.Context())
 			return showRelease(cmd, output, release, status, err)
 		},
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func runCommand() *cobra.Command {
@@ -18,7 +17,7 @@ func runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := cli.Output("").Log(cmd.ErrOrStderr())
 			f.logTo(log)
-			return node.Run(cmd.Context(), f.Options, f.interval, log)
+			return f.open().Run(cmd.Context(), f.interval, log)
 		},
 	}
 	f.addService(cmd.Flags(), 5*time.Second)

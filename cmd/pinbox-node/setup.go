@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -50,7 +49,7 @@ func setupCommand() *cobra.Command {
 			if o.Root != "" {
 				o.ImageStore = store
 			}
-			o.Socket, o.Wait = f.Socket, f.Wait
+			o.Socket, o.Wait = f.settings.Socket, f.settings.Pass.Wait
 			s, err := setup.New(o)
 			if err != nil {
 				return err
@@ -95,13 +94,13 @@ func (f passFlags) setUp(ctx context.Context, s setup.Setup, check, undo bool) (
 	case check && undo:
 		r, err := s.CheckUndo()
 		if err == nil && s.Root == "" {
-			r.Detach, err = node.ToDetach(f.Options)
+			r.Detach, err = f.open().ToDetach()
 		}
 		return r, err
 	case check:
 		return s.Check(ctx)
 	case undo:
-		return s.Undo(ctx, func(ctx context.Context) error { return node.DetachAll(ctx, f.Options) })
+		return s.Undo(ctx, func(ctx context.Context) error { return f.open().DetachAll(ctx) })
 	}
 	return s.Run(ctx)
 }
@@ -118,14 +117,14 @@ func (f *passFlags) addAttachFirst(flags *pflag.FlagSet) {
 // attachFirst attaches a store to the machine that was set up, and pins its images.
 func attachFirst(cmd *cobra.Command, f passFlags, output cli.Output, store string) (*attached, error) {
 	progress := cli.NewProgress(cmd, output)
-	f.Waiting = func(why error) { progress.Note(why.Error()) }
-	a, err := node.Attach(cmd.Context(), f.Options,
+	f.settings.Waiting = func(why error) { progress.Note(why.Error()) }
+	a, err := f.open().Attach(cmd.Context(),
 		stores.AttachOptions{Source: store, Progress: progress.Track("read the store")})
 	progress.Close()
 	if err != nil {
 		return nil, fmt.Errorf("the machine is set up, but the store is not attached: %w", err)
 	}
-	status, err := node.ApplySets(cmd.Context(), f.Options)
+	status, err := f.open().ApplySets(cmd.Context())
 	described := describeAttached(a, status)
 	return &described, err
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 )
 
 func statusCommand() *cobra.Command {
@@ -17,7 +16,7 @@ func statusCommand() *cobra.Command {
 		Short: "Show sets, images, stores and conditions; exit code 0 only when all is pinned",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			status, err := node.Status(cmd.Context(), f.Options)
+			status, err := f.open().Status(cmd.Context())
 			if err != nil {
 				return err
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
@@ -33,7 +32,7 @@ reads layers in random order until they have PERCENT of all bytes.`,
 				seed = rand.Uint32()
 			}
 			progress := cli.NewProgress(cmd, output)
-			v, err := node.Verify(cmd.Context(), f.Options, stores.VerifyOptions{
+			v, err := f.open().Verify(cmd.Context(), stores.VerifyOptions{
 				Percent: float64(sample), Seed: uint64(seed), Progress: progress.Track("read layers again"),
 			})
 			progress.Close()

@@ -21,43 +21,42 @@ const (
 )
 
 // Attach adds a store to the node, and makes its release current. ApplySets pins its images.
-func Attach(ctx context.Context, o Options, a stores.AttachOptions) (stores.Attached, error) {
-	o = o.complete()
-	m, err := o.manager()
+func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attached, error) {
+	m, err := n.manager()
 	if err != nil {
 		return stores.Attached{}, err
 	}
-	client, err := cri.Dial(o.Socket)
+	client, err := cri.Dial(n.s.Socket)
 	if err != nil {
 		return stores.Attached{}, err
 	}
 	defer client.Close()
-	a.CheckSpace = o.fits
+	a.CheckSpace = n.fits
 	a.Listable = func(ctx context.Context) error {
-		if !o.answers(ctx, client) {
+		if !n.answers(ctx, client) {
 			return nil
 		}
 		_, err := client.List(ctx)
 		return err
 	}
-	if o.answers(ctx, client) {
+	if n.answers(ctx, client) {
 		if a.GraphRoots, err = client.GraphRoots(ctx); err != nil {
 			return stores.Attached{}, err
 		}
 	}
-	progress := composing{file: composingFile(o), done: a.Composing}
+	progress := composing{file: n.composingFile(), done: a.Composing}
 	defer progress.end()
 	a.Composing, a.Idle = progress.report, idle
 	if remote.Is(a.Source) {
-		return attachRemote(ctx, o, m, a)
+		return n.attachRemote(ctx, m, a)
 	}
-	return o.attach(ctx, m, a)
+	return n.attach(ctx, m, a)
 }
 
 // answers reports whether CRI-O runs. Without it, a store is attached and checked less: it may be what
 // CRI-O needs to start.
-func (o Options) answers(ctx context.Context, client *cri.Client) bool {
-	if !listens(o.Socket) {
+func (n *Node) answers(ctx context.Context, client *cri.Client) bool {
+	if !listens(n.s.Socket) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -68,15 +67,15 @@ func (o Options) answers(ctx context.Context, client *cri.Client) bool {
 
 // attach waits for the base of a store that udev attaches: of two media that are in drives at boot,
 // the one with the base may be found second. The store is copied again once its base is there.
-func (o Options) attach(ctx context.Context, m stores.Manager, a stores.AttachOptions) (stores.Attached, error) {
-	for deadline, tries := time.Now().Add(o.Wait), 1; ; tries++ {
+func (n *Node) attach(ctx context.Context, m stores.Manager, a stores.AttachOptions) (stores.Attached, error) {
+	for deadline, tries := time.Now().Add(n.s.Pass.Wait), 1; ; tries++ {
 		attached, err := m.Attach(ctx, a)
 		var noBase *stores.NoBaseError
 		if !a.Auto || !errors.As(err, &noBase) {
 			return attached, err
 		}
 		if tries == 1 {
-			o.Waiting(err)
+			n.s.Waiting(err)
 		}
 		for !noBase.Resolved() {
 			if time.Now().After(deadline) {
@@ -92,8 +91,8 @@ func (o Options) attach(ctx context.Context, m stores.Manager, a stores.AttachOp
 }
 
 // Rollback makes the release before the current one current. ApplySets pins its images.
-func Rollback(ctx context.Context, o Options) (stores.Release, error) {
-	m, err := o.complete().manager()
+func (n *Node) Rollback(ctx context.Context) (stores.Release, error) {
+	m, err := n.manager()
 	if err != nil {
 		return stores.Release{}, err
 	}
@@ -103,30 +102,26 @@ func Rollback(ctx context.Context, o Options) (stores.Release, error) {
 // ApplySets pins the images of the current sets. It makes a pass, or waits for another process that
 // already makes one. That process may end without having read these sets; ApplySets then makes the
 // pass itself.
-func ApplySets(ctx context.Context, o Options) (runtime.Status, error) {
-	o = o.complete()
-	if previous, err := statusFile(o.Status).load(); err == nil && len(o.Pools) == 0 {
-		o.Pools = previous.Pools
+func (n *Node) ApplySets(ctx context.Context) (runtime.Status, error) {
+	if previous, err := statusFile(n.s.Status).load(); err == nil {
+		n = n.withPools(previous)
 	}
-	once := o
-	once.Wait = 0
 	said := false
-	for deadline := time.Now().Add(o.Wait); ; {
-		r, end, err := lockedReconciler(ctx, once)
+	for deadline := time.Now().Add(n.s.Pass.Wait); ; {
+		r, end, err := n.lockedReconciler(ctx, 0)
 		if err == nil {
 			defer end()
-			r.Wait = o.Wait
 			return r.Pass(ctx)
 		}
 		if !errors.Is(err, ErrBusy) {
 			return runtime.Status{}, err
 		}
-		status, err := Status(ctx, o)
+		status, err := n.Status(ctx)
 		if err != nil || status.Healthy() || time.Now().After(deadline) {
 			return status, err
 		}
 		if !said {
-			o.Waiting(ErrBusy)
+			n.s.Waiting(ErrBusy)
 			said = true
 		}
 		select {

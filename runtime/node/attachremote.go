@@ -17,8 +17,8 @@ var ErrRemoteInPlace = fault.New(fault.Usage, "a store of a server cannot be use
 
 // attachRemote fetches a store from a server, unless the node has it, and attaches it from the disk. What was fetched
 // stays only if the fetch was interrupted: the next attach of the same store continues.
-func attachRemote(
-	ctx context.Context, o Options, m stores.Manager, a stores.AttachOptions,
+func (n *Node) attachRemote(
+	ctx context.Context, m stores.Manager, a stores.AttachOptions,
 ) (attached stores.Attached, err error) {
 	if a.InPlace {
 		return attached, fmt.Errorf("%s: %w", a.Source, ErrRemoteInPlace)
@@ -32,7 +32,9 @@ func attachRemote(
 	if err != nil {
 		return attached, fmt.Errorf("keys: %w", err)
 	}
-	how := remote.Options{Keys: keys, Digest: a.Digest, Least: int64(o.LeastRate), Done: a.Fetching, Note: a.Retrying}
+	how := remote.Options{
+		Keys: keys, Digest: a.Digest, Least: int64(n.s.Pass.LeastRate), Done: a.Fetching, Note: a.Retrying,
+	}
 	found, err := remote.Find(ctx, a.Source, how)
 	if err != nil {
 		return attached, err
@@ -44,12 +46,12 @@ func attachRemote(
 		return attached, fmt.Errorf("%s: %w", origin, err)
 	}
 	if lacks {
-		if a.Source, err = fetchStore(ctx, o, in, found, how); err != nil {
+		if a.Source, err = n.fetchStore(ctx, in, found, how); err != nil {
 			return attached, err
 		}
 		a.Take = true
 	}
-	if attached, err = o.attach(ctx, m, a); err != nil {
+	if attached, err = n.attach(ctx, m, a); err != nil {
 		err = fmt.Errorf("%s: %w", origin, err)
 	}
 	if err == nil || !errors.Is(err, stores.ErrBusy) && ctx.Err() == nil {
@@ -59,14 +61,14 @@ func attachRemote(
 }
 
 // fetchStore brings a store to the folder of incoming ones.
-func fetchStore(
-	ctx context.Context, o Options, in *stores.Incoming, s remote.Store, how remote.Options,
+func (n *Node) fetchStore(
+	ctx context.Context, in *stores.Incoming, s remote.Store, how remote.Options,
 ) (string, error) {
 	dir, have, err := in.Folder(s.Digest, s.Name)
 	if err != nil {
 		return "", err
 	}
-	if err := o.fits(max(s.Size-have, 0)); err != nil {
+	if err := n.fits(max(s.Size-have, 0)); err != nil {
 		return "", fmt.Errorf("%s: %w", s.Origin, errors.Join(err, in.Clear()))
 	}
 	file, err := s.Fetch(ctx, dir, how)
@@ -74,13 +76,4 @@ func fetchStore(
 		err = errors.Join(err, in.Clear())
 	}
 	return file, err
-}
-
-// takeStore attaches the store that a set names. The sets of the store do not count: that set does.
-func takeStore(ctx context.Context, o Options, name string) error {
-	if !remote.Is(name) {
-		return fmt.Errorf("%q: %w", name, remote.ErrName)
-	}
-	_, err := Attach(ctx, o, stores.AttachOptions{Source: name, KeepSets: true})
-	return err
 }

@@ -13,14 +13,14 @@ import (
 )
 
 // clusterFile is the document with what is known of the cluster.
-func clusterFile(o Options) string { return filepath.Join(o.State, cluster.KnownFile) }
+func (n *Node) clusterFile() string { return filepath.Join(n.s.State, cluster.KnownFile) }
 
 // errNotKnown means that nobody knows which sets of the cluster count for the node, so none may be taken for removed.
 var errNotKnown = errors.New("the sets of the cluster for this node are not known yet")
 
 // clusterSets returns the sets of the cluster that count for the node.
-func clusterSets(o Options) ([]pinset.Set, error) {
-	k, err := cluster.Read(clusterFile(o))
+func (n *Node) clusterSets() ([]pinset.Set, error) {
+	k, err := cluster.Read(n.clusterFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // it follows no cluster
 	}
@@ -30,44 +30,45 @@ func clusterSets(o Options) ([]pinset.Set, error) {
 	if !k.Listed() {
 		return nil, fmt.Errorf("%w: %s", errNotKnown, k.Reason)
 	}
-	chosen, _, err := choose(o, k)
+	chosen, _, err := n.choose(k)
 	return chosen, err
 }
 
 // choose returns the sets that count for the node, and the names of those that count for none.
-func choose(o Options, k cluster.Known) (chosen []pinset.Set, noPool []string, err error) {
-	_, managed := readRendered(o.CRIODir)
+func (n *Node) choose(k cluster.Known) (chosen []pinset.Set, noPool []string, err error) {
+	_, managed := readRendered(n.s.CRIODir)
 	sets, errs := k.Decode()
-	pools := poolNames(o)
+	pools := n.poolNames()
 	if pools == nil && k.Registered {
 		pools, err = cluster.Pools(k.Roles, managed)
 		errs = append(errs, err)
 	}
 	labelled := func(s pinset.Set) bool { _, ok := s.Labels[pinset.RoleLabel]; return ok }
 	if pools == nil && err == nil && slices.ContainsFunc(sets, labelled) {
-		errs = append(errs, fmt.Errorf("%w: the API does not have the node %s, or does not show it", errNotKnown, o.Node))
+		errs = append(errs, fmt.Errorf("%w: the API does not have the node %s, or does not show it", errNotKnown,
+			n.s.Pass.Node))
 	}
 	chosen, noPool = cluster.Choose(sets, pools, managed)
 	return chosen, noPool, errors.Join(errs...)
 }
 
 // clusterStatus describes what is known of the cluster; nil if the node follows none.
-func clusterStatus(o Options) *runtime.ClusterStatus {
-	k, err := cluster.Read(clusterFile(o))
+func (n *Node) clusterStatus() *runtime.ClusterStatus {
+	k, err := cluster.Read(n.clusterFile())
 	if err != nil { // clusterSets reports it
 		return nil
 	}
-	chosen, noPool, _ := choose(o, k)
+	chosen, noPool, _ := n.choose(k)
 	return &runtime.ClusterStatus{
-		Operator: operatorSets(o, k, chosen),
+		Operator: n.operatorSets(k, chosen),
 		State:    string(k.State), Since: k.Since, Reason: k.Reason, FirstSync: k.FirstSync, Kept: k.Kept(), NoPool: noPool,
 		Refused: k.Refused,
 	}
 }
 
 // operatorSets is what the Machine Config Operator reports of the sets that count for the node; nil if it does not pin.
-func operatorSets(o Options, k cluster.Known, chosen []pinset.Set) (all []runtime.OperatorSet) {
-	if owner, err := o.owner(); err != nil || owner != runtime.MCO {
+func (n *Node) operatorSets(k cluster.Known, chosen []pinset.Set) (all []runtime.OperatorSet) {
+	if owner, err := n.owner(); err != nil || owner != runtime.MCO {
 		return nil
 	}
 	for _, set := range chosen {

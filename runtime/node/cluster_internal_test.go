@@ -21,7 +21,7 @@ func pin(name string) string {
 
 // nodeOfCluster returns the options of a node that knows this of its cluster, unless its version is 0, and has sets of
 // its own.
-func nodeOfCluster(t *testing.T, k cluster.Known, managed bool) Options {
+func nodeOfCluster(t *testing.T, k cluster.Known, managed bool) *Node {
 	t.Helper()
 	dir := t.TempDir()
 	content, err := json.Marshal(k)
@@ -41,7 +41,7 @@ func nodeOfCluster(t *testing.T, k cluster.Known, managed bool) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Sets: filepath.Join(dir, "sets.d"), State: dir, CRIODir: filepath.Join(dir, "crio")}
+	return Open(Settings{Sets: filepath.Join(dir, "sets.d"), State: dir, CRIODir: filepath.Join(dir, "crio")})
 }
 
 // The sets of a node are those of its folder and those of its cluster; what is not known of the cluster is an error, so
@@ -86,7 +86,7 @@ func TestSetsOfTheFolderAndOfTheCluster(t *testing.T) {
 				test.change(&k)
 			}
 			o := nodeOfCluster(t, k, test.managed)
-			o.Pools = test.pools
+			o.s.Pass.Pools = test.pools
 			sets, err := o.readSets()
 			if got := describe(sets); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)

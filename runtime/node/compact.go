@@ -9,14 +9,13 @@ import (
 // Compact writes the attached stores as one, at low priority; with all, the appliance's own
 // store too. The new store replaces them at the next start of CRI-O. done is called with the bytes
 // that were written, of all.
-func Compact(ctx context.Context, o Options, all bool, done func(done, all int64)) (stores.Compaction, error) {
-	o = o.complete()
-	m, roots, err := o.managerAndRoots(ctx)
+func (n *Node) Compact(ctx context.Context, all bool, done func(done, all int64)) (stores.Compaction, error) {
+	m, roots, err := n.managerAndRoots(ctx)
 	if err != nil {
 		return stores.Compaction{}, err
 	}
 	defer lowerPriority()()
 	return m.Compact(ctx, stores.CompactOptions{
-		All: all, GraphRoots: roots, CheckSpace: o.fits, Progress: done,
+		All: all, GraphRoots: roots, CheckSpace: n.fits, Progress: done,
 	})
 }

@@ -30,8 +30,8 @@ type composing struct {
 }
 
 // composingFile has the status of the store that is put together at present.
-func composingFile(o Options) statusFile {
-	return statusFile(filepath.Join(filepath.Dir(o.Status), "attach.json"))
+func (n *Node) composingFile() statusFile {
+	return statusFile(filepath.Join(filepath.Dir(n.s.Status), "attach.json"))
 }
 
 // report publishes the progress. Errors are ignored: the work goes on without.
@@ -75,8 +75,8 @@ func (c *composing) end() {
 }
 
 // composingStores returns the store that another process puts together at present, if there is one.
-func composingStores(o Options) []runtime.StoreStatus {
-	file := composingFile(o)
+func (n *Node) composingStores() []runtime.StoreStatus {
+	file := n.composingFile()
 	if !filelock.Held(file.lock()) {
 		return nil
 	}

@@ -10,31 +10,29 @@ import (
 )
 
 // Detach removes a store to which nothing refers any more, by its slot, its name or its digest.
-func Detach(ctx context.Context, o Options, name string) (stores.Store, error) {
-	o = o.complete()
-	m, roots, err := o.managerAndRoots(ctx)
+func (n *Node) Detach(ctx context.Context, name string) (stores.Store, error) {
+	m, roots, err := n.managerAndRoots(ctx)
 	if err != nil {
 		return stores.Store{}, err
 	}
 	detached, err := m.Detach(ctx, name, roots...)
-	return detached, errors.Join(err, linkArtifacts(o))
+	return detached, errors.Join(err, n.linkArtifacts())
 }
 
 // DetachUnused removes all stores to which nothing refers any more, except those that Rollback
 // needs. kept has the reason for each store that stays.
-func DetachUnused(ctx context.Context, o Options) (detached []stores.Store, kept map[string]error, err error) {
-	o = o.complete()
-	m, roots, err := o.managerAndRoots(ctx)
+func (n *Node) DetachUnused(ctx context.Context) (detached []stores.Store, kept map[string]error, err error) {
+	m, roots, err := n.managerAndRoots(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	detached, kept, err = m.DetachUnused(ctx, roots...)
-	return detached, kept, errors.Join(err, linkArtifacts(o))
+	return detached, kept, errors.Join(err, n.linkArtifacts())
 }
 
 // ToDetach returns the names of the stores that DetachAll removes, unless something uses one.
-func ToDetach(o Options) (names []string, err error) {
-	m, err := o.complete().manager()
+func (n *Node) ToDetach() (names []string, err error) {
+	m, err := n.manager()
 	if err != nil {
 		return nil, err
 	}
@@ -46,16 +44,15 @@ func ToDetach(o Options) (names []string, err error) {
 }
 
 // DetachAll removes all stores and the state: see [stores.Manager.DetachAll]. Without a store, CRI-O need not run.
-func DetachAll(ctx context.Context, o Options) error {
-	o = o.complete()
-	m, err := o.manager()
+func (n *Node) DetachAll(ctx context.Context) error {
+	m, err := n.manager()
 	if err != nil {
 		return err
 	}
 	if state, err := stores.ReadState(m.Dir); err == nil && len(state.Stores) == 0 {
 		return m.DetachAll(ctx)
 	}
-	m, roots, err := o.managerAndRoots(ctx)
+	m, roots, err := n.managerAndRoots(ctx)
 	if err != nil {
 		return err
 	}
@@ -64,16 +61,16 @@ func DetachAll(ctx context.Context, o Options) error {
 
 // managerAndRoots also returns the graph roots of CRI-O's main store, whose layers may need other
 // stores.
-func (o Options) managerAndRoots(ctx context.Context) (m stores.Manager, roots []string, err error) {
-	if m, err = o.manager(); err != nil {
+func (n *Node) managerAndRoots(ctx context.Context) (m stores.Manager, roots []string, err error) {
+	if m, err = n.manager(); err != nil {
 		return m, nil, err
 	}
-	client, err := cri.Dial(o.Socket)
+	client, err := cri.Dial(n.s.Socket)
 	if err != nil {
 		return m, nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, o.Wait)
+	ctx, cancel := context.WithTimeout(ctx, n.s.Pass.Wait)
 	defer cancel()
 	if _, _, err := client.Version(ctx); err != nil {
 		return m, nil, err

@@ -179,8 +179,8 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	folders, pins := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
 	etc := t.TempDir()
-	o := Options{State: filepath.Dir(m.Dir), Sets: m.Sets, CRIODir: etc, Keys: m.Keys}
-	o.Owner = runtime.MCO
+	o := Open(Settings{State: filepath.Dir(m.Dir), Sets: m.Sets, CRIODir: etc, Keys: m.Keys})
+	o.s.Pass.Owner = runtime.MCO
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(m.Sets, 0o755),
 		os.WriteFile(filepath.Join(etc, "crio.conf.d/50-pinned-images"),
@@ -208,7 +208,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(m.Dir), link); err != nil {
 		t.Fatal(err)
 	}
-	linked, err := (Options{State: link, Sets: m.Sets, CRIODir: t.TempDir(), Keys: m.Keys}).manager()
+	linked, err := Open(Settings{State: link, Sets: m.Sets, CRIODir: t.TempDir(), Keys: m.Keys}).manager()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,10 +31,10 @@ type admission struct {
 }
 
 // readAdmission reads the names in the mounted stores. Errors of the configurations are reported by others.
-func readAdmission(o Options, c kubelet.Config) (admission, error) {
-	slots, _, others, _ := o.slots()
+func (n *Node) readAdmission(c kubelet.Config) (admission, error) {
+	slots, _, others, _ := n.slots()
 	names, err := stores.Names(append(slots, others...)...)
-	return admission{Config: c, dir: o.KubeletDir, names: names}, err
+	return admission{Config: c, dir: n.s.KubeletDir, names: names}, err
 }
 
 // check returns why pods may not use images, which pods these are, and what cures it.

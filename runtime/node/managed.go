@@ -78,11 +78,11 @@ func (r rendered) pins() bool {
 }
 
 // owner returns who writes the pins.
-func (o Options) owner() (runtime.Owner, error) {
-	switch o.Owner {
+func (n *Node) owner() (runtime.Owner, error) {
+	switch n.s.Pass.Owner {
 	case "", "auto":
-		r, managed := readRendered(o.CRIODir)
-		config, _ := o.config() // whoever needs more of it reports the error
+		r, managed := readRendered(n.s.CRIODir)
+		config, _ := n.config() // whoever needs more of it reports the error
 		switch {
 		case config.Pins == layout.PinsNode && (!managed || !r.pins()):
 			return runtime.Pinbox, nil
@@ -91,17 +91,17 @@ func (o Options) owner() (runtime.Owner, error) {
 		}
 		return runtime.Pinbox, nil
 	case runtime.Pinbox, runtime.MCO:
-		return o.Owner, nil
+		return n.s.Pass.Owner, nil
 	}
-	return "", fmt.Errorf("%w: owner %s: it is pinbox, mco or auto", runtime.ErrOptions, o.Owner)
+	return "", fmt.Errorf("%w: owner %s: it is pinbox, mco or auto", runtime.ErrOptions, n.s.Pass.Owner)
 }
 
 // poolNames are the pools of the node: those of the options, or those that the operator has.
-func poolNames(o Options) []string {
-	if len(o.Pools) > 0 {
-		return o.Pools
+func (n *Node) poolNames() []string {
+	if len(n.s.Pass.Pools) > 0 {
+		return n.s.Pass.Pools
 	}
-	r, _ := readRendered(o.CRIODir)
+	r, _ := readRendered(n.s.CRIODir)
 	return r.pools()
 }
 
@@ -110,12 +110,12 @@ var errNoOwnSets = errors.New("no set, and no store of the appliance with some i
 
 // ownSets are the sets in the appliance's own store. They count where a MachineConfig made the node, which has no file
 // of a set since those change, and no operator pins.
-func ownSets(o Options) ([]pinset.Set, error) {
-	config, err := o.config()
+func (n *Node) ownSets() ([]pinset.Set, error) {
+	config, err := n.config()
 	if err != nil || config.Pins != layout.PinsNode {
 		return nil, err
 	}
-	slot := filepath.Join(o.stateDir(), "stores", "0")
+	slot := filepath.Join(n.stateDir(), "stores", "0")
 	texts, err := layout.Open(os.DirFS(slot)).Sets()
 	if err == nil && len(texts) == 0 {
 		err = fmt.Errorf("%s: %w", slot, errNoOwnSets)

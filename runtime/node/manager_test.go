@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -50,9 +51,9 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
 	t.Helper()
 	etc := filepath.Dir(sets)
-	o := Options{
+	o := Open(Settings{
 		State: state, Sets: sets, CRIODir: t.TempDir(), Keys: filepath.Join(etc, "keys.d"), Config: filepath.Join(etc, "node.json"),
-	}
+	})
 	m, err := o.manager()
 	if err != nil {
 		t.Fatal(err)
@@ -267,8 +268,9 @@ func TestAutoAttachBeforeItsBase(t *testing.T) {
 	folders, _ := buildReleases(t, 2, 1)
 	m := newManager(t, folders[0], "100m")
 	waiting, done := make(chan error, 1), make(chan error, 1)
-	o := Options{Waiting: func(reason error) { waiting <- reason }}
-	o.Wait = time.Minute
+	o := Open(Settings{
+		Pass: runtime.Options{Wait: time.Minute}, Waiting: func(reason error) { waiting <- reason },
+	})
 	go func() {
 		_, err := o.attach(t.Context(), m, stores.AttachOptions{Source: folders[2], Auto: true})
 		done <- err
@@ -281,7 +283,7 @@ func TestAutoAttachBeforeItsBase(t *testing.T) {
 		t.Error(err)
 	}
 	wantMounted(t, m, 2)
-	o.Wait = 0
+	o.s.Pass.Wait = 0
 	if _, err := o.attach(t.Context(), newManager(t, folders[0], "100m"),
 		stores.AttachOptions{Source: folders[2], Auto: true}); !errors.Is(err, stores.ErrNoBase) {
 		t.Errorf("got %v, want %v", err, stores.ErrNoBase)

@@ -15,13 +15,12 @@ import (
 // compacted store replaces the others, and the appliance's own store is unmounted if CRI-O could not
 // start with it. Stores are mounted even if the configuration of the node
 // cannot be read; that error is returned with them.
-func Mount(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
-	o = o.complete()
-	m, configErr := o.manager()
+func (n *Node) Mount(ctx context.Context) ([]runtime.StoreStatus, error) {
+	m, configErr := n.manager()
 	m.Unconfigured = configErr != nil
-	starts := sync.OnceValue(func() bool { return stopped(ctx, o.Socket) })
+	starts := sync.OnceValue(func() bool { return stopped(ctx, n.s.Socket) })
 	all, err := m.Reconcile(ctx, starts)
-	return storeStatuses(all), errors.Join(configErr, err, linkArtifacts(o), o.mend(ctx, starts()))
+	return storeStatuses(all), errors.Join(configErr, err, n.linkArtifacts(), n.mend(ctx, starts()))
 }
 
 // stopped reports whether CRI-O neither runs nor starts.

@@ -16,8 +16,8 @@ import (
 const pollInterval = 5 * time.Second
 
 // Pass makes one pass. If another process makes one, it waits for that.
-func Pass(ctx context.Context, o Options) (runtime.Status, error) {
-	r, end, err := lockedReconciler(ctx, o)
+func (n *Node) Pass(ctx context.Context) (runtime.Status, error) {
+	r, end, err := n.lockedReconciler(ctx, n.s.Pass.Wait)
 	if err != nil {
 		return runtime.Status{}, err
 	}
@@ -27,28 +27,26 @@ func Pass(ctx context.Context, o Options) (runtime.Status, error) {
 
 // Run makes a pass whenever the sets change, and one in every interval, until ctx ends; an
 // interval of 0 is the default.
-func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logger) error {
-	r, end, err := lockedReconciler(ctx, o)
+func (n *Node) Run(ctx context.Context, interval time.Duration, log *slog.Logger) error {
+	r, end, err := n.lockedReconciler(ctx, n.s.Pass.Wait)
 	if err != nil {
 		return err
 	}
 	defer end()
-	o = o.complete()
-	changes := watch.Changes(ctx, o.Sets, pollInterval)
-	if o.Metrics != "" {
-		metrics, err := serveMetrics(ctx, o.Metrics, log)
-		if err != nil {
+	m := r.Node.(*machine)
+	changes := watch.Changes(ctx, n.s.Sets, pollInterval)
+	if n.s.Metrics != "" {
+		if m.metrics, err = serveMetrics(ctx, n.s.Metrics, log); err != nil {
 			return err
 		}
-		also(r, func(s runtime.Status) { metrics.status.Store(&s) })
 	}
-	if o.Kubeconfig != "" {
-		owner, _ := o.owner() // the reconciler has checked it
+	if n.s.Kubeconfig != "" {
+		owner, _ := n.owner() // the reconciler has checked it
 		statuses, report := cluster.Latest()
-		also(r, report)
+		m.report = report
 		ofCluster, err := cluster.Follow(ctx, cluster.Options{
-			Kubeconfig: o.Kubeconfig, Node: o.Node, File: clusterFile(o), Jitter: o.Jitter, Log: log, Statuses: statuses,
-			Condition: o.Condition, Operator: owner == runtime.MCO,
+			Kubeconfig: n.s.Kubeconfig, Node: n.s.Pass.Node, File: n.clusterFile(), Jitter: n.s.Jitter,
+			Log: log, Statuses: statuses, Condition: n.s.Condition, Operator: owner == runtime.MCO,
 		})
 		if err != nil {
 			return fmt.Errorf("follow the cluster: %w", err)
@@ -62,16 +60,9 @@ func Run(ctx context.Context, o Options, interval time.Duration, log *slog.Logge
 	return nil
 }
 
-// also hands each status that is published to another function first.
-func also(r *runtime.Reconciler, do func(runtime.Status)) {
-	publish := r.Publish
-	r.Publish = func(s runtime.Status) error { do(s); return publish(s) }
-}
-
 // Plan returns what a pass would do. It changes nothing.
-func Plan(ctx context.Context, o Options) (runtime.Plan, error) {
-	o.readOnly = true
-	r, end, err := NewReconciler(o)
+func (n *Node) Plan(ctx context.Context) (runtime.Plan, error) {
+	r, end, err := n.reconciler(true)
 	if err != nil {
 		return runtime.Plan{}, err
 	}
@@ -80,15 +71,17 @@ func Plan(ctx context.Context, o Options) (runtime.Plan, error) {
 }
 
 // lockedReconciler returns a reconciler, and takes the lock of passes. The caller calls end.
-func lockedReconciler(ctx context.Context, o Options) (r *runtime.Reconciler, end func(), err error) {
-	release, err := o.complete().lock(ctx)
+func (n *Node) lockedReconciler(
+	ctx context.Context, wait time.Duration,
+) (r *runtime.Reconciler, end func(), err error) {
+	unlock, err := n.lock(ctx, wait)
 	if err != nil {
 		return nil, nil, err
 	}
-	r, closeClient, err := NewReconciler(o)
+	r, closeClient, err := n.Reconciler()
 	if err != nil {
-		release()
+		unlock()
 		return nil, nil, err
 	}
-	return r, func() { closeClient(); release() }, nil
+	return r, func() { closeClient(); unlock() }, nil
 }

@@ -23,8 +23,8 @@ func TestPriorityIsRestored(t *testing.T) {
 	}
 	before := nice()
 	dir := t.TempDir()
-	o := Options{Sets: filepath.Join(dir, "sets.d"), CRIODir: dir, Status: filepath.Join(dir, "status.json")}
-	if _, err := Verify(t.Context(), o, stores.VerifyOptions{}); nice() != before {
+	o := Open(Settings{Sets: filepath.Join(dir, "sets.d"), CRIODir: dir, Status: filepath.Join(dir, "status.json")})
+	if _, err := o.Verify(t.Context(), stores.VerifyOptions{}); nice() != before {
 		t.Errorf("got the niceness %d after %v, want %d", nice(), err, before)
 	}
 	restore := idle()

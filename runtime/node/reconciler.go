@@ -3,10 +3,10 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -15,8 +15,10 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/registry"
+	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // The packages that implement the interfaces of runtime.
@@ -29,37 +31,48 @@ var (
 	_ runtime.Aside     = aside.Records{}
 	_ runtime.Service   = systemd.Service{}
 	_ runtime.Volumes   = ownStore{}
+	_ runtime.Node      = (*machine)(nil)
+	_ runtime.Stores    = (*machine)(nil)
 )
 
-// NewReconciler returns a reconciler that continues from the status of the last pass. The caller
+// machine is a node as its reconciler sees it.
+type machine struct {
+	node   *Node
+	client *cri.Client
+	// readOnly is for verbs that change nothing: they write no file.
+	readOnly bool
+	// direct means that this process copies image volumes, and not their unit.
+	direct bool
+	// self is the program of this process, once it was read.
+	self pinset.Program
+	// metrics serves those of each status, and report hands it to the cluster; nil for none.
+	metrics *metricsServer
+	report  func(runtime.Status)
+}
+
+// Reconciler returns a reconciler that continues from the status of the last pass. The caller
 // calls end.
-func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
-	o = o.complete()
-	previous, noPrevious := statusFile(o.Status).load()
-	if noPrevious == nil && o.readOnly && len(o.Pools) == 0 {
-		o.Pools = previous.Pools
+func (n *Node) Reconciler() (r *runtime.Reconciler, end func(), err error) {
+	return n.reconciler(false)
+}
+
+// reconciler is Reconciler. One that only reads has the pools of the last pass, if the node has none by its settings.
+func (n *Node) reconciler(readOnly bool) (r *runtime.Reconciler, end func(), err error) {
+	previous, noPrevious := statusFile(n.s.Status).load()
+	if noPrevious == nil && readOnly {
+		n = n.withPools(previous)
 	}
-	if _, err = o.owner(); err != nil {
+	if _, err = n.owner(); err != nil {
 		return nil, nil, err
 	}
-	client, err := cri.Dial(o.Socket)
+	client, err := cri.Dial(n.s.Socket)
 	if err != nil {
 		return nil, nil, err
 	}
-	self := sync.OnceValues(readSelf) // 23 MB, once for all passes
+	m := &machine{node: n, client: client, readOnly: readOnly}
 	r = &runtime.Reconciler{
-		Runtime: client, Images: client, Sets: o.readSets, Publish: o.publish, Stores: o.reconcileStores,
-		TakeStore: func(ctx context.Context, name string) error { return takeStore(ctx, o, name) },
-		OwnStore:  o.ownStore, Volumes: ownStore{o: o},
-		Pins:    &crio.Pins{Dir: o.CRIODir, Reload: reloader(o), Log: logReader(o)},
-		Program: func() (runtime.ProgramStatus, error) { return readPrograms(o, self) },
-		Cluster: func() *runtime.ClusterStatus { return clusterStatus(o) },
-		Options: o.Options, Hooks: o.Hooks,
-		Configure: func(ctx context.Context, r *runtime.Reconciler) error { return o.configure(ctx, r, client) },
-	}
-	controlPlane := slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")
-	if r.Parallel == 0 && r.Rate == 0 && controlPlane {
-		r.Parallel = 2
+		Runtime: client, Images: client, Node: m, Stores: m, Log: n.s.Log,
+		Pins: &crio.Pins{Dir: n.s.CRIODir, Reload: n.reloader(), Log: n.logReader()},
 	}
 	if noPrevious == nil {
 		r.Continue(previous)
@@ -67,41 +80,114 @@ func NewReconciler(o Options) (r *runtime.Reconciler, end func(), err error) {
 	return r, func() { client.Close() }, nil
 }
 
-// configure reads what other programs may change on the node at any time.
-func (o Options) configure(ctx context.Context, r *runtime.Reconciler, client *cri.Client) (err error) {
-	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
-	images, _ := o.imageStores()                      // and also this one
-	slots, _, others, _ := o.slots()                  // and also the error of slots
-	slots = append(slots, others...)
-	hidden, runningErr := o.checkRunning(ctx, config, images, slots)
-	r.Disk = stores.Disk{
-		Slots: slots, Hidden: hidden, Sets: o.Sets, Staging: o.stagingDir(config), RunRoots: o.runRoots(),
+// Configure implements runtime.Node: it reads what other programs may change on the node at any time.
+func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, err error) {
+	n := m.node
+	conf.Options = n.s.Pass
+	o := &conf.Options
+	if o.Owner, err = n.owner(); err != nil {
+		return conf, err
 	}
-	r.Aside = o.aside(hidden...)
-	r.CopyVolumes = ownStore{o: o}.copies()
-	r.Manifests = registry.Client{
-		AuthFile: config.AuthFile, Insecure: o.insecure(ctx, client, config),
-		Cache: filepath.Join(o.State, "manifests"), ReadOnly: o.readOnly,
-		RegistriesConf: o.RegistriesConf, RegistriesDir: o.RegistriesDir,
+	controlPlane := slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")
+	if o.Parallel == 0 && o.Rate == 0 && controlPlane {
+		o.Parallel = 2
 	}
-	if r.Owner, err = o.owner(); err != nil {
-		return err
-	}
-	r.Pools = poolNames(o)
+	o.Pools = n.poolNames()
 	k, err := kubelet.ReadConfig(kubelet.ConfigFiles...)
 	if o.Limits.GCPercent == 0 {
-		r.Limits.GCPercent, r.Limits.GCFile = k.GCPercent, ""
+		o.Limits.GCPercent = k.GCPercent
 		if k.GCSet {
-			r.Limits.GCFile = k.File
+			o.Limits.GCFile = k.File
 		}
 	}
-	admission, namesErr := readAdmission(o, k)
-	return errors.Join(err, namesErr, checkTwice(images), runningErr, admission.check(ctx, client))
+
+	config, _ := crio.ReadConfig(os.DirFS(n.s.CRIODir)) // the pass reports the error
+	images, _ := n.imageStores()                        // and also this one
+	slots, _, others, _ := n.slots()                    // and also the error of slots
+	slots = append(slots, others...)
+	hidden, runningErr := n.checkRunning(ctx, config, images, slots)
+	conf.Disk = stores.Disk{
+		Slots: slots, Hidden: hidden, Sets: n.s.Sets, Staging: n.stagingDir(config), RunRoots: n.runRoots(),
+	}
+	conf.Aside = n.aside(hidden...)
+	conf.Manifests = registry.Client{
+		AuthFile: config.AuthFile, Insecure: n.insecure(ctx, m.client, config),
+		Cache: filepath.Join(n.s.State, "manifests"), ReadOnly: m.readOnly,
+		RegistriesConf: n.s.RegistriesConf, RegistriesDir: n.s.RegistriesDir,
+	}
+	volumes := ownStore{node: n, direct: m.direct}
+	conf.Volumes, conf.CopyVolumes = volumes, volumes.copies()
+	conf.Cluster = n.clusterStatus()
+	admission, namesErr := n.readAdmission(k)
+	return conf, errors.Join(err, namesErr, checkTwice(images), runningErr, admission.check(ctx, m.client))
+}
+
+// Sets implements runtime.Node.
+func (m *machine) Sets() ([]pinset.Set, error) { return m.node.readSets() }
+
+// Publish implements runtime.Node: it writes the status and the metrics, and hands them to who else wants them.
+func (m *machine) Publish(s runtime.Status) error {
+	if m.metrics != nil {
+		m.metrics.status.Store(&s)
+	}
+	if m.report != nil {
+		m.report(s)
+	}
+	return m.node.publish(s)
+}
+
+// Reconcile implements runtime.Stores.
+func (m *machine) Reconcile(ctx context.Context) (state runtime.StoresState, err error) {
+	attached, err := m.node.reconcileStores(ctx, m.readOnly)
+	own, ownErr := m.node.ownStore(ctx)
+	program, programErr := m.programs()
+	state = runtime.StoresState{Stores: attached, Own: own}
+	if program != (runtime.ProgramStatus{}) {
+		state.Program = &program
+	}
+	return state, errors.Join(err, ownErr, programErr)
+}
+
+// Take implements runtime.Stores. The sets of the store do not count: the one that names it does.
+func (m *machine) Take(ctx context.Context, name string) error {
+	if !remote.Is(name) {
+		return fmt.Errorf("%q: %w", name, remote.ErrName)
+	}
+	_, err := m.node.Attach(ctx, stores.AttachOptions{Source: name, KeepSets: true})
+	return err
+}
+
+// programs returns which pinbox-node runs, and which one follows.
+func (m *machine) programs() (s runtime.ProgramStatus, err error) {
+	manager, err := m.node.manager()
+	if err != nil {
+		return s, err
+	}
+	s.Own = manager.OwnProgram
+	s.Current, err = manager.CurrentProgram()
+	if err != nil || m.readOnly { // what asks is not pinbox-node.service
+		return s, err
+	}
+	if m.self == (pinset.Program{}) { // 23 MB, once for all passes
+		m.self, err = readSelf()
+	}
+	s.Running = m.self
+	return s, err
+}
+
+// readSelf reads the program of this process, also if its file was replaced: proc(5).
+func readSelf() (pinset.Program, error) {
+	f, err := os.Open("/proc/self/exe")
+	if err != nil {
+		return pinset.Program{}, err
+	}
+	defer f.Close()
+	return pinset.ReadProgram(f)
 }
 
 // insecure are the registries that CRI-O uses without TLS by its own configuration.
-func (o Options) insecure(ctx context.Context, client *cri.Client, config crio.Config) []string {
-	if len(config.Insecure) == 0 || !listens(o.Socket) {
+func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Config) []string {
+	if len(config.Insecure) == 0 || !listens(n.s.Socket) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -112,29 +198,29 @@ func (o Options) insecure(ctx context.Context, client *cri.Client, config crio.C
 	return config.Insecure
 }
 
-func (o Options) stagingDir(config crio.Config) string {
+func (n *Node) stagingDir(config crio.Config) string {
 	switch {
-	case o.Staging != "":
-		return o.Staging
+	case n.s.Staging != "":
+		return n.s.Staging
 	case config.BigFiles != "":
 		return config.BigFiles
 	}
 	return "/var/tmp"
 }
 
-func reloader(o Options) func(context.Context) error {
+func (n *Node) reloader() func(context.Context) error {
 	switch {
-	case o.Reload == "systemd" || o.Reload == "auto" && systemd.Running():
+	case n.s.Reload == "systemd" || n.s.Reload == "auto" && systemd.Running():
 		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
-	case o.Reload == "signal" || o.Reload == "auto":
-		return func(ctx context.Context) error { return crio.ReloadBySignal(ctx, o.Socket) }
+	case n.s.Reload == "signal" || n.s.Reload == "auto":
+		return func(ctx context.Context) error { return crio.ReloadBySignal(ctx, n.s.Socket) }
 	}
-	return func(ctx context.Context) error { return crio.ReloadByCommand(ctx, o.Reload) }
+	return func(ctx context.Context) error { return crio.ReloadByCommand(ctx, n.s.Reload) }
 }
 
-func logReader(o Options) func(context.Context, time.Time) ([]byte, error) {
-	if o.CRIOLog != "" {
-		return crio.LogFile(o.CRIOLog)
+func (n *Node) logReader() func(context.Context, time.Time) ([]byte, error) {
+	if n.s.CRIOLog != "" {
+		return crio.LogFile(n.s.CRIOLog)
 	}
 	return crio.Journal
 }

@@ -19,13 +19,13 @@ import (
 // checkRunning asks CRI-O what it runs with, since options of its command line may come before its files. hidden are
 // the slots whose stores it does not have. There is no error while CRI-O does not answer: the pass reports that.
 // config and named are what its files come to, and slots all read-only stores.
-func (o Options) checkRunning(
+func (n *Node) checkRunning(
 	ctx context.Context, config crio.Config, named, slots []string,
 ) (hidden []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	if running, failed := crio.Running(ctx, o.Socket); failed == nil {
-		hidden, err = o.hidden(ctx, running, named)
+	if running, failed := crio.Running(ctx, n.s.Socket); failed == nil {
+		hidden, err = n.hidden(ctx, running, named)
 		config = running
 	}
 	return hidden, errors.Join(err, checkPolicy(cmp.Or(config.SignaturePolicy, crio.DefaultPolicy), slots))
@@ -34,10 +34,10 @@ func (o Options) checkRunning(
 // hidden returns the slots with a store that the CRI-O which runs does not have, whatever its files say. The error is
 // a crio.ErrWithoutStores with the reason and the cure; also if CRI-O will not have a store once it starts again.
 // running is what it runs with, and named are the stores that its files name.
-func (o Options) hidden(ctx context.Context, running crio.Config, named []string) (slots []string, err error) {
+func (n *Node) hidden(ctx context.Context, running crio.Config, named []string) (slots []string, err error) {
 	var unnamed []string
 	for _, slot := range crio.Slots() {
-		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
+		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
 		if _, err := os.Stat(filepath.Join(here, layout.ImagesFile)); err != nil {
 			continue // no store is mounted
 		}
@@ -52,16 +52,16 @@ func (o Options) hidden(ctx context.Context, running crio.Config, named []string
 	const cure = "write " + crio.StoresPath + " again (`pinbox-node setup` does), and restart CRI-O"
 	switch {
 	case len(slots) > 0 && len(unnamed) > 0:
-		return slots, fmt.Errorf("%w: no file of %s names %s: %s", crio.ErrWithoutStores, o.CRIODir, unnamed[0], cure)
+		return slots, fmt.Errorf("%w: no file of %s names %s: %s", crio.ErrWithoutStores, n.s.CRIODir, unnamed[0], cure)
 	case len(unnamed) > 0:
-		return nil, fmt.Errorf("%w once it starts again: no file of %s names %s: %s", crio.ErrWithoutStores, o.CRIODir,
+		return nil, fmt.Errorf("%w once it starts again: no file of %s names %s: %s", crio.ErrWithoutStores, n.s.CRIODir,
 			unnamed[0], cure)
 	case len(slots) == 0:
 		return nil, nil
 	}
 	why := []string{"it has not been restarted since its files name them: restart CRI-O"}
-	if service, err := crio.RunningService(ctx, o.Socket); err == nil {
-		if replaced := service.Replaced(o.CRIODir); len(replaced) > 0 {
+	if service, err := crio.RunningService(ctx, n.s.Socket); err == nil {
+		if replaced := service.Replaced(n.s.CRIODir); len(replaced) > 0 {
 			why = replaced
 		}
 	}

@@ -14,14 +14,13 @@ import (
 )
 
 // Status returns the status of the node, with what the last pass has found out. It changes nothing.
-func Status(ctx context.Context, o Options) (runtime.Status, error) {
-	o.readOnly = true
-	r, end, err := NewReconciler(o)
+func (n *Node) Status(ctx context.Context) (runtime.Status, error) {
+	r, end, err := n.reconciler(true)
 	if err != nil {
 		return runtime.Status{}, err
 	}
 	defer end()
-	busy := filelock.Held(statusFile(o.complete().Status).lock())
+	busy := filelock.Held(statusFile(n.s.Status).lock())
 	return r.Status(ctx, busy)
 }
 
@@ -34,12 +33,12 @@ func (f statusFile) lock() string {
 }
 
 // publish writes the status and the metrics, for others to read.
-func (o Options) publish(s runtime.Status) error {
+func (n *Node) publish(s runtime.Status) error {
 	content, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	return errors.Join(publishFile(o.Status, append(content, '\n')), publishFile(o.MetricsFile, s.Metrics()))
+	return errors.Join(publishFile(n.s.Status, append(content, '\n')), publishFile(n.s.MetricsFile, s.Metrics()))
 }
 
 func publishFile(name string, content []byte) error {

@@ -27,15 +27,14 @@ var (
 )
 
 // Stores returns the status of the attached stores. It changes nothing.
-func Stores(ctx context.Context, o Options) ([]runtime.StoreStatus, error) {
-	o.readOnly = true
-	return o.complete().reconcileStores(ctx)
+func (n *Node) Stores(ctx context.Context) ([]runtime.StoreStatus, error) {
+	return n.reconcileStores(ctx, true)
 }
 
 // Contents returns what the mounted stores have, for those who make deltas for the node. The error names stores that
 // cannot be read; the others are there.
-func Contents(o Options) ([]pinset.StoreContent, error) {
-	m, err := o.complete().manager()
+func (n *Node) Contents() ([]pinset.StoreContent, error) {
+	m, err := n.manager()
 	if err != nil {
 		return nil, err
 	}
@@ -43,18 +42,18 @@ func Contents(o Options) ([]pinset.StoreContent, error) {
 }
 
 // manager returns the manager of the attached stores.
-func (o Options) manager() (stores.Manager, error) {
-	config, err := o.config()
+func (n *Node) manager() (stores.Manager, error) {
+	config, err := n.config()
 	m := stores.Manager{
-		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Keys: o.complete().Keys, Sets: o.Sets,
+		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Keys: n.s.Keys, Sets: n.s.Sets,
 		Signed: config.Signed == layout.SignedRequired,
-		Wanted: o.wanted, Mounter: mount.Direct{},
-		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: o.Wait,
+		Wanted: n.wanted, Mounter: mount.Direct{},
+		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: n.s.Pass.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
-		RunRoots: o.runRoots(),
-		Programs: filepath.Join(o.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
+		RunRoots: n.runRoots(),
+		Programs: filepath.Join(n.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
 	}
-	m.Slots, m.Configured, m.OtherStores, m.ConfigError = o.slots()
+	m.Slots, m.Configured, m.OtherStores, m.ConfigError = n.slots()
 	if systemd.Running() {
 		m.Mounter = systemd.Mounter{}
 	}
@@ -62,16 +61,16 @@ func (o Options) manager() (stores.Manager, error) {
 }
 
 // config reads the configuration of the node.
-func (o Options) config() (layout.NodeConfig, error) {
-	return layout.ReadNodeConfig(o.complete().Config)
+func (n *Node) config() (layout.NodeConfig, error) {
+	return layout.ReadNodeConfig(n.s.Config)
 }
 
 // slots returns the mount points of stores, the ones that CRI-O's configuration lists, and its
 // other additional image stores: folders, or stores of other programs.
-func (o Options) slots() (slots, configured, others []string, err error) {
-	stores, err := o.imageStores()
+func (n *Node) slots() (slots, configured, others []string, err error) {
+	stores, err := n.imageStores()
 	for _, slot := range crio.Slots() {
-		here := filepath.Join(o.stateDir(), "stores", filepath.Base(slot))
+		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
 		if slices.Contains(stores, slot) || slices.Contains(stores, here) {
 			configured = append(configured, here)
@@ -102,9 +101,9 @@ func storageConf(crioDir string) (crio.Storage, error) {
 }
 
 // imageStores are the additional image stores that CRI-O has: those of storage.conf, and those of its own files.
-func (o Options) imageStores() ([]string, error) {
-	config, err := crio.ReadConfig(os.DirFS(o.CRIODir))
-	storage, confErr := storageConf(o.CRIODir)
+func (n *Node) imageStores() ([]string, error) {
+	config, err := crio.ReadConfig(os.DirFS(n.s.CRIODir))
+	storage, confErr := storageConf(n.s.CRIODir)
 	var options []string
 	for _, store := range storage.Stores { // ReloadConfigurationFile in containers/storage, types/options.go
 		options = append(options, "overlay.imagestore="+store)
@@ -115,9 +114,9 @@ func (o Options) imageStores() ([]string, error) {
 
 // mainStores are the graph roots of CRI-O's own store by its files: that of its images, and of its containers if that
 // is another.
-func (o Options) mainStores() (roots []string) {
-	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
-	storage, _ := storageConf(o.CRIODir)
+func (n *Node) mainStores() (roots []string) {
+	config, _ := crio.ReadConfig(os.DirFS(n.s.CRIODir)) // the pass reports the error
+	storage, _ := storageConf(n.s.CRIODir)
 	roots = append(roots, cmp.Or(config.Root, storage.GraphRoot, crio.DefaultRoot))
 	if storage.ImageStore != "" {
 		roots = append(roots, storage.ImageStore)
@@ -126,9 +125,9 @@ func (o Options) mainStores() (roots []string) {
 }
 
 // runRoots are the folders of containers/storage that may have records which do not survive a reboot.
-func (o Options) runRoots() (roots []string) {
-	config, _ := crio.ReadConfig(os.DirFS(o.CRIODir)) // the pass reports the error
-	storage, _ := storageConf(o.CRIODir)
+func (n *Node) runRoots() (roots []string) {
+	config, _ := crio.ReadConfig(os.DirFS(n.s.CRIODir)) // the pass reports the error
+	storage, _ := storageConf(n.s.CRIODir)
 	for _, root := range []string{config.RunRoot, storage.RunRoot, crio.DefaultRunRoot} {
 		if root != "" && !slices.Contains(roots, root) {
 			roots = append(roots, root)
@@ -159,42 +158,42 @@ func checkTwice(stores []string) error {
 
 // reconcileStores mounts the attached stores, for a pass; or it only reads their state, while
 // another pinbox-node changes them, or for a verb that changes nothing.
-func (o Options) reconcileStores(ctx context.Context) ([]runtime.StoreStatus, error) {
-	m, err := o.manager()
+func (n *Node) reconcileStores(ctx context.Context, readOnly bool) ([]runtime.StoreStatus, error) {
+	m, err := n.manager()
 	if err != nil {
 		return nil, err
 	}
 	m.Wait = 0
 	var all []stores.Status
-	if o.readOnly {
+	if readOnly {
 		all, err = m.Status(ctx)
 	} else {
 		if all, err = m.Reconcile(ctx, nil); errors.Is(err, stores.ErrBusy) {
 			all, err = m.Status(ctx)
 		}
-		err = errors.Join(err, linkArtifacts(o), o.mend(ctx, false))
+		err = errors.Join(err, n.linkArtifacts(), n.mend(ctx, false))
 	}
-	return append(storeStatuses(all), composingStores(o)...), err
+	return append(storeStatuses(all), n.composingStores()...), err
 }
 
 // aside are the records that are set aside on the node. hidden are slots that CRI-O does not have.
-func (o Options) aside(hidden ...string) aside.Records {
-	_, configured, others, _ := o.slots()
+func (n *Node) aside(hidden ...string) aside.Records {
+	_, configured, others, _ := n.slots()
 	visible := slices.DeleteFunc(append(configured, others...), func(slot string) bool {
 		return slices.Contains(hidden, slot)
 	})
 	return aside.Records{
-		Dir: filepath.Join(o.stateDir(), layout.AttachedDir), Main: o.mainStores(), Others: visible, Wait: o.Wait,
+		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Main: n.mainStores(), Others: visible, Wait: n.s.Pass.Wait,
 	}
 }
 
 // mend sets records of CRI-O's own store aside that stand on a store which is gone, if CRI-O starts only then, and
 // puts back others. If it is unknown which stores CRI-O has, it does nothing, and others report why.
-func (o Options) mend(ctx context.Context, starts bool) error {
-	if _, _, _, err := o.slots(); err != nil {
+func (n *Node) mend(ctx context.Context, starts bool) error {
+	if _, _, _, err := n.slots(); err != nil {
 		return nil
 	}
-	records := o.aside()
+	records := n.aside()
 	if !starts {
 		records.Wait = 0
 	}
@@ -202,9 +201,9 @@ func (o Options) mend(ctx context.Context, starts bool) error {
 }
 
 // linkArtifacts makes the folder of the state an artifact store of CRI-O with the OCI artifacts of the mounted stores.
-func linkArtifacts(o Options) error {
-	slots, _, others, _ := o.slots() // a pass reports the error
-	if err := stores.LinkArtifacts(o.stateDir(), append(slots, others...)); err != nil {
+func (n *Node) linkArtifacts() error {
+	slots, _, others, _ := n.slots() // a pass reports the error
+	if err := stores.LinkArtifacts(n.stateDir(), append(slots, others...)); err != nil {
 		return fmt.Errorf("OCI artifacts: %w", err)
 	}
 	return nil
@@ -244,34 +243,9 @@ func verityStatus(v mount.Verification) *runtime.VerityStatus {
 	return status
 }
 
-// readPrograms returns which pinbox-node runs, and which one follows. self reads that of this process.
-func readPrograms(o Options, self func() (pinset.Program, error)) (s runtime.ProgramStatus, err error) {
-	m, err := o.manager()
-	if err != nil {
-		return s, err
-	}
-	s.Own = m.OwnProgram
-	s.Current, err = m.CurrentProgram()
-	if err != nil || o.readOnly { // what asks is not pinbox-node.service
-		return s, err
-	}
-	s.Running, err = self()
-	return s, err
-}
-
-// readSelf reads the program of this process, also if its file was replaced: proc(5).
-func readSelf() (pinset.Program, error) {
-	f, err := os.Open("/proc/self/exe")
-	if err != nil {
-		return pinset.Program{}, err
-	}
-	defer f.Close()
-	return pinset.ReadProgram(f)
-}
-
 // ownStore returns how the appliance's own store is verified; nil if it is not mounted.
-func (o Options) ownStore(ctx context.Context) (*runtime.VerityStatus, error) {
-	m, err := o.manager()
+func (n *Node) ownStore(ctx context.Context) (*runtime.VerityStatus, error) {
+	m, err := n.manager()
 	if err != nil {
 		return nil, err
 	}

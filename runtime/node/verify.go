@@ -7,8 +7,8 @@ import (
 )
 
 // Verify reads layers of the mounted stores again, at low priority. It changes nothing.
-func Verify(ctx context.Context, o Options, v stores.VerifyOptions) (stores.Verified, error) {
-	m, err := o.complete().manager()
+func (n *Node) Verify(ctx context.Context, v stores.VerifyOptions) (stores.Verified, error) {
+	m, err := n.manager()
 	if err != nil {
 		return stores.Verified{}, err
 	}

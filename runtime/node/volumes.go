@@ -14,20 +14,20 @@ import (
 const volumesUnit systemd.Unit = "pinbox-volumes.service"
 
 // CopyVolumes writes the images of image volumes into CRI-O's own store, at low priority, and returns them.
-func CopyVolumes(ctx context.Context, o Options) ([]pinset.Image, error) {
-	r, end, err := NewReconciler(o)
+func (n *Node) CopyVolumes(ctx context.Context) ([]pinset.Image, error) {
+	r, end, err := n.Reconciler()
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	r.Volumes = ownStore{o: o.complete(), direct: true}
+	r.Node.(*machine).direct = true
 	defer lowerPriority()()
 	return r.Copy(ctx)
 }
 
 // ownStore is CRI-O's own store.
 type ownStore struct {
-	o Options
+	node *Node
 	// direct means that this process writes to it, and not the unit.
 	direct bool
 }
@@ -45,7 +45,7 @@ func (s ownStore) Copy(ctx context.Context, graphRoot string, images []pinset.Im
 	if !s.direct && systemd.Running() && volumesUnit.Loaded(ctx) {
 		return volumesUnit.Start(ctx)
 	}
-	slots, _, others, err := s.o.slots()
+	slots, _, others, err := s.node.slots()
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,6 @@ func (s ownStore) Copy(ctx context.Context, graphRoot string, images []pinset.Im
 
 // copies reports whether the node is configured to copy image volumes.
 func (s ownStore) copies() bool {
-	config, _ := s.o.config() // reconcileStores reports the error
+	config, _ := s.node.config() // reconcileStores reports the error
 	return config.ImageVolumes == layout.ImageVolumesCopy
 }

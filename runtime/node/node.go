@@ -2,6 +2,7 @@ package node
 
 import (
 	"cmp"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,13 +17,14 @@ import (
 // DefaultCRIODir is the folder of CRI-O's configuration.
 const DefaultCRIODir = "/etc/crio"
 
-// Options are the paths of a node, and the options of its passes. The zero value is a node that
+// Settings are the paths of a node, and the options of its passes. The zero value is a node that
 // pinbox has built.
-type Options struct {
-	// Options of a pass. Owner "" or "auto" detects whether the Machine Config Operator
+type Settings struct {
+	// Pass are the options of a pass. Owner "" or "auto" detects whether the Machine Config Operator
 	// manages the node; Node "" is the host name; Limits.GCPercent 0 is the kubelet's.
-	runtime.Options
-	Hooks runtime.Hooks
+	Pass runtime.Options
+	// Log has what passes do; nil for nothing.
+	Log *slog.Logger
 	// Socket of CRI-O, and CRIODir the folder of its configuration.
 	Socket, CRIODir string
 	// Sets is the folder of the sets.
@@ -59,47 +61,58 @@ type Options struct {
 	// Waiting is called once with the reason of a wait: ErrBusy, or stores.ErrNoBase. nil is
 	// fine.
 	Waiting func(error)
-
-	// readOnly is for verbs that change nothing: they use the pools of the last pass, if no others
-	// are given, and write no file.
-	readOnly bool
 }
 
-// complete sets the defaults.
-func (o Options) complete() Options {
-	o.Socket = cmp.Or(o.Socket, cri.DefaultSocket)
-	o.CRIODir = cmp.Or(o.CRIODir, DefaultCRIODir)
-	o.Sets = cmp.Or(o.Sets, layout.SetsDir)
-	o.Config = cmp.Or(o.Config, layout.NodeConfigPath)
-	o.Keys = cmp.Or(o.Keys, layout.KeysDir)
-	o.Status = cmp.Or(o.Status, layout.StatusPath)
-	o.MetricsFile = cmp.Or(o.MetricsFile, filepath.Join(filepath.Dir(o.Status), "metrics.prom"))
-	o.State = cmp.Or(o.State, layout.NodeDir)
-	o.KubeletDir = cmp.Or(o.KubeletDir, kubelet.Dir)
-	o.Reload = cmp.Or(o.Reload, "auto")
-	if o.Node == "" {
-		o.Node, _ = os.Hostname() // only messages have the name
-		o.Node = cmp.Or(o.Node, "this node")
+// Node is an opened node. Its verbs are its methods.
+type Node struct {
+	s Settings // with their defaults
+}
+
+// Open returns the node with these settings. It reads nothing yet.
+func Open(s Settings) *Node {
+	s.Socket = cmp.Or(s.Socket, cri.DefaultSocket)
+	s.CRIODir = cmp.Or(s.CRIODir, DefaultCRIODir)
+	s.Sets = cmp.Or(s.Sets, layout.SetsDir)
+	s.Config = cmp.Or(s.Config, layout.NodeConfigPath)
+	s.Keys = cmp.Or(s.Keys, layout.KeysDir)
+	s.Status = cmp.Or(s.Status, layout.StatusPath)
+	s.MetricsFile = cmp.Or(s.MetricsFile, filepath.Join(filepath.Dir(s.Status), "metrics.prom"))
+	s.State = cmp.Or(s.State, layout.NodeDir)
+	s.KubeletDir = cmp.Or(s.KubeletDir, kubelet.Dir)
+	s.Reload = cmp.Or(s.Reload, "auto")
+	if s.Pass.Node == "" {
+		s.Pass.Node, _ = os.Hostname() // only messages have the name
+		s.Pass.Node = cmp.Or(s.Pass.Node, "this node")
 	}
-	if o.Waiting == nil {
-		o.Waiting = func(error) {}
+	if s.Waiting == nil {
+		s.Waiting = func(error) {}
 	}
-	return o
+	return &Node{s: s}
+}
+
+// withPools is the node with the pools of an earlier status, if it has none by its settings.
+func (n *Node) withPools(previous runtime.Status) *Node {
+	if len(n.s.Pass.Pools) > 0 {
+		return n
+	}
+	other := *n
+	other.s.Pass.Pools = previous.Pools
+	return &other
 }
 
 // stateDir is the folder of the state without symbolic links, as in /proc/self/mountinfo.
-func (o Options) stateDir() string {
-	if path, err := filepath.EvalSymlinks(o.State); err == nil {
+func (n *Node) stateDir() string {
+	if path, err := filepath.EvalSymlinks(n.s.State); err == nil {
 		return path
 	}
-	return o.State // it does not exist yet
+	return n.s.State // it does not exist yet
 }
 
 // fits returns an ErrSpace if a file of so many bytes does not fit in the folder of the state.
-func (o Options) fits(bytes int64) error {
-	space, err := disk.Measure(o.State)
+func (n *Node) fits(bytes int64) error {
+	space, err := disk.Measure(n.s.State)
 	if err != nil {
 		return err
 	}
-	return o.Limits.CheckFile(space, bytes)
+	return n.s.Pass.Limits.CheckFile(space, bytes)
 }
