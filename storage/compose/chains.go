@@ -10,27 +10,33 @@ import (
 
 // chain describes a layer to the layers above.
 type chain struct {
-	parent       layerKey // the layer below, zero if there is none
+	parent       layerKey // the layer below
 	size, inodes int64    // of LayerInfo
 	root         rootAttributes
 	known        bool // root
 }
 
-// layerKey is the ID of a layer as bytes, which take less memory than its digits.
-type layerKey [32]byte
+// layerKey is the ID of a layer as bytes, which take less memory than its digits. The zero layerKey is no layer: that
+// what is below the lowest one has. An image may name a DiffID of zeros, which is the ID of its lowest layer then.
+type layerKey struct {
+	sum     [32]byte
+	isLayer bool
+}
 
 // keyOf returns the key of an ID, which is a SHA-256, or of "". Another text has a key of its own.
 func keyOf(id string) (k layerKey) {
-	if len(id) > 0 && len(id) != hex.EncodedLen(len(k)) {
-		return sha256.Sum256([]byte(id))
+	if id == "" {
+		return layerKey{}
 	}
-	if _, err := hex.Decode(k[:], []byte(id)); err != nil {
-		return sha256.Sum256([]byte(id))
+	k.isLayer = true
+	if n, err := hex.Decode(k.sum[:], []byte(id[:min(len(id), hex.EncodedLen(len(k.sum)))])); err != nil ||
+		n < len(k.sum) || len(id) > hex.EncodedLen(n) {
+		k.sum = sha256.Sum256([]byte(id))
 	}
 	return k
 }
 
-func (k layerKey) String() string { return hex.EncodeToString(k[:]) }
+func (k layerKey) String() string { return hex.EncodeToString(k.sum[:]) }
 
 // chains are the layers of a store and of its bases.
 type chains struct {

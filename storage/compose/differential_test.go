@@ -28,8 +28,7 @@ import (
 )
 
 // randomLayer is a layer of few names, so that entries meet: replace each other,
-// link to each other, stand below links. Deleted names are never made again in
-// the layer: there the image specification and containers/storage differ.
+// link to each other, stand below links, are made again after a whiteout.
 func randomLayer(seed uint64) []sample.Entry {
 	r := rand.New(rand.NewPCG(seed, 7))
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
@@ -52,6 +51,12 @@ func randomLayer(seed uint64) []sample.Entry {
 			}
 		case 2, 3:
 			h.Name += "/"
+			switch r.IntN(4) {
+			case 0:
+				h.PAXRecords = map[string]string{"SCHILY.xattr.trusted.overlay.opaque": pick("y", "n")}
+			case 1:
+				h.Uid, h.Gid = -1, -1
+			}
 		case 4:
 			h.Typeflag, h.Linkname = tar.TypeSymlink, pick("a", "b", "/d", "../a", "e", "/nowhere")
 		case 5:
@@ -59,7 +64,7 @@ func randomLayer(seed uint64) []sample.Entry {
 		case 6:
 			h.Typeflag = tar.TypeFifo
 		case 7:
-			h.Name = filepath.Dir(h.Name) + "/.wh." + pick("x", "y")
+			h.Name = filepath.Dir(h.Name) + "/.wh." + pick("a", "b", "x", "y")
 		case 8:
 			h.Name = filepath.Dir(h.Name) + "/.wh..wh..opq"
 		}

@@ -178,7 +178,9 @@ func (r *reader) revive(hdr *tar.Header, content *squashfs.Content) error {
 			return err
 		}
 		if old := dir.Entry(name); old != nil && isWhiteout(old) {
-			r.tree.put(dir, name, implicitDir(), false)
+			again := implicitDir()
+			makeOpaque(again)
+			r.tree.put(dir, name, again, false)
 			return r.place(hdr, content)
 		}
 	}
@@ -206,7 +208,7 @@ func (r *reader) link(name string, hdr *tar.Header, last bool) error {
 	if err != nil {
 		return fmt.Errorf("hard link %q: %w", name, err)
 	}
-	target.UID, target.GID = uint32(hdr.Uid), uint32(hdr.Gid)
+	setOwner(target, uint32(hdr.Uid), uint32(hdr.Gid))
 	if !target.IsSymlink() {
 		target.Mode = target.Mode&syscall.S_IFMT | uint32(hdr.Mode&07777)
 		target.ModTime = hdr.ModTime.Unix()
@@ -268,12 +270,12 @@ const (
 )
 
 // xattrs returns the extended attributes of an entry, without SELinux labels, as containers/storage
-// does (xattrsToIgnore). Attributes that the kernel would refuse during a pull are errors.
+// does (xattrsToIgnore): those of overlayfs itself too. Attributes that the kernel would refuse during a pull are errors.
 func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	var attrs map[string]string
 	for key, value := range hdr.PAXRecords {
 		name, ok := strings.CutPrefix(key, xattrRecord)
-		if !ok || !squashfs.SupportsXattr(name) || name == "security.selinux" || strings.HasPrefix(name, overlayXattrs) {
+		if !ok || !squashfs.SupportsXattr(name) || name == "security.selinux" {
 			continue
 		}
 		class, short, _ := strings.Cut(name, ".")

@@ -92,8 +92,12 @@ var entryTrees = map[string]struct {
 	"whiteout in a folder without entry": {[]sample.Entry{f("d/.wh.a", "")}, []string{"d/", "d/a deleted"}},
 	"whiteout before the file":           {[]sample.Entry{f(".wh.a", ""), f("a", "x")}, []string{"a 1"}},
 	"whiteout after the file":            {[]sample.Entry{f("a", "x"), f(".wh.a", "")}, []string{"a 1"}},
-	"whiteout before the folder": {
-		[]sample.Entry{f(".wh.a", ""), d("a"), f("a/b", "x")}, []string{"a/ opaque", "a/b 1"},
+	"whiteout before the folder": { // the specification hides what is below, a pull does not
+		[]sample.Entry{f(".wh.a", ""), d("a"), f("a/b", "x")}, []string{"a/", "a/b 1"},
+	},
+	"opaque by the attribute of overlayfs": {
+		[]sample.Entry{{Header: tar.Header{Name: "a/", Typeflag: tar.TypeDir, Mode: 0o755,
+			PAXRecords: map[string]string{"SCHILY.xattr.trusted.overlay.opaque": "y"}}}}, []string{"a/ opaque"},
 	},
 	"whiteout after the folder": {
 		[]sample.Entry{d("a"), f("a/b", "x"), f(".wh.a", "")}, []string{"a/ opaque", "a/b 1"},

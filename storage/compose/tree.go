@@ -26,12 +26,8 @@ const (
 	metaPrefix     = ".wh..wh." // metadata of AUFS, not part of an image
 )
 
-// opaqueXattr marks a directory that hides the content of lower layers in overlayfs. overlayXattrs
-// is the prefix of all attributes of overlayfs, which images must not set.
-const (
-	opaqueXattr   = "trusted.overlay.opaque"
-	overlayXattrs = "trusted.overlay."
-)
+// opaqueXattr marks a directory that hides the content of lower layers in overlayfs.
+const opaqueXattr = "trusted.overlay.opaque"
 
 const (
 	maxLinks     = 255 // symbolic links on the way to one entry
@@ -237,8 +233,9 @@ func isWhiteout(i *squashfs.Inode) bool {
 	return i.Mode&syscall.S_IFMT == syscall.S_IFCHR && i.Major == 0 && i.Minor == 0
 }
 
-// put adds an inode under a name. It merges a directory with an existing one; a directory that
-// replaces a whiteout is opaque. The caller does not use the inode any more, unless it has other names.
+// put adds an inode under a name. It merges a directory with an existing one. A directory that replaces a whiteout
+// shows what lower layers have there, as after a pull, although the image specification hides it. The caller does not
+// use the inode any more, unless it has other names.
 func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode, linked bool) {
 	old := dir.Entry(name)
 	switch {
@@ -246,26 +243,41 @@ func (t *tree) put(dir *squashfs.Inode, name string, i *squashfs.Inode, linked b
 	case old.IsDir() && i.IsDir():
 		merge(old, i)
 		return
-	case isWhiteout(old) && i.IsDir():
-		makeOpaque(i)
 	default:
 		t.replaced(old)
 	}
 	if linked {
 		dir.Link(name, i)
-	} else {
-		dir.Add(name, i)
+		return
 	}
+	uid, gid := i.UID, i.GID
+	i.UID, i.GID = 0, 0 // of a file that root has made
+	setOwner(i, uid, gid)
+	dir.Add(name, i)
 }
 
 // merge replaces the attributes of a directory by those of a later entry.
 func merge(dir, entry *squashfs.Inode) {
-	dir.Mode, dir.UID, dir.GID, dir.ModTime = entry.Mode, entry.UID, entry.GID, entry.ModTime
+	dir.Mode, dir.ModTime = entry.Mode, entry.ModTime
+	setOwner(dir, entry.UID, entry.GID)
 	if dir.Xattrs == nil {
 		dir.Xattrs = entry.Xattrs
 		return
 	}
 	maps.Copy(dir.Xattrs, entry.Xattrs)
+}
+
+// sameOwner, -1 as a user or group, changes nothing: chown(2).
+const sameOwner = ^uint32(0)
+
+// setOwner changes the owner and the group of an inode as chown(2) does.
+func setOwner(i *squashfs.Inode, uid, gid uint32) {
+	if uid != sameOwner {
+		i.UID = uid
+	}
+	if gid != sameOwner {
+		i.GID = gid
+	}
 }
 
 func makeOpaque(dir *squashfs.Inode) {
@@ -283,7 +295,9 @@ func (t *tree) whiteout(dir *squashfs.Inode, name string, uid, gid uint32) error
 	}
 	switch old := dir.Entry(name); {
 	case old == nil:
-		dir.Add(name, &squashfs.Inode{Mode: syscall.S_IFCHR, UID: uid, GID: gid})
+		mark := &squashfs.Inode{Mode: syscall.S_IFCHR}
+		setOwner(mark, uid, gid)
+		dir.Add(name, mark)
 	case old.IsDir():
 		makeOpaque(old)
 	}

@@ -50,12 +50,20 @@ func (i *Inode) Add(name string, file *Inode) {
 // Link is Set of a file that has another name in the same tree, by Set. It takes less memory than Set.
 func (i *Inode) Link(name string, file *Inode) {
 	i.take(name)
-	if at := i.place(func(l *leaves) uint32 { return l.addLink(i.id, i.last, name, file) }); at {
-		i.links++
+	if i.appendLink(name, file) {
 		delete(i.entries, name)
 	} else {
 		i.put(name, file)
 	}
+}
+
+// appendLink adds a further name of a file to leaves, unless there is no room.
+func (i *Inode) appendLink(name string, file *Inode) bool {
+	added := i.place(func(l *leaves) uint32 { return l.addLink(i.id, i.last, name, file) })
+	if added {
+		i.links++
+	}
+	return added
 }
 
 // append adds a file to leaves, unless it has to stay as it is: a directory that has entries, or more in its mode than

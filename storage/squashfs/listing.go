@@ -20,6 +20,17 @@ type dirent struct {
 
 // entries calls f for each entry of a directory, in the order of their names, until f fails.
 func (r *Reader) entries(n *node, f func(dirent) error) error {
+	return r.entriesFrom(n, stretch{start: n.start}, f)
+}
+
+// stretch is where a stretch of a directory's listing starts: the block, and how many bytes of the listing are before it.
+type stretch struct {
+	start  uint64
+	before int64
+}
+
+// entriesFrom calls f for each entry of a directory that is not before a stretch, in the order of their names, until f fails.
+func (r *Reader) entriesFrom(n *node, first stretch, f func(dirent) error) error {
 	if n.kind != typeDir {
 		return syscall.ENOTDIR
 	}
@@ -27,7 +38,8 @@ func (r *Reader) entries(n *node, f func(dirent) error) error {
 	if left > maxListing {
 		return damaged("inode %d lists %d bytes", n.Number, left)
 	}
-	c := r.cursorAt(r.sb.DirTable, n.start<<16|uint64(n.offset))
+	left -= first.before
+	c := r.cursorAt(r.sb.DirTable, first.start<<16|uint64((int64(n.offset)+first.before)%metaBlockSize))
 	for before := ""; c.n < left; {
 		var head struct{ Last, Start, Number uint32 }
 		if err := c.decode(&head); err != nil {
@@ -99,7 +111,7 @@ var errEnough = errors.New("enough entries")
 
 // find returns the entry of a name.
 func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
-	if n.size >= minIndexed && n.size <= maxIndexed {
+	if r.indexes.worth(n) {
 		all, err := r.indexes.of(r, n)
 		at, ok := slices.BinarySearchFunc(all, name, func(e dirent, name string) int { return strings.Compare(e.name, name) })
 		if !ok {
@@ -107,17 +119,45 @@ func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
 		}
 		return all[at], true, nil
 	}
-	err = r.entries(n, func(e dirent) error {
-		if e.name == name {
-			found, ok = e, true
-			return errEnough
+	first, err := n.stretch(name)
+	if err != nil {
+		return dirent{}, false, err
+	}
+	err = r.entriesFrom(n, first, func(e dirent) error {
+		if e.name < name {
+			return nil
 		}
-		return nil
+		found, ok = e, e.name == name
+		return errEnough
 	})
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	return found, ok, err
+}
+
+// stretch returns where the entries start among which a name is, by the index that the image has of a large directory: it
+// names the first entry of each further block of the listing.
+func (n *node) stretch(name string) (stretch, error) {
+	last, c := stretch{start: n.start}, n.blocks
+	for range n.indexed {
+		var head struct{ Before, Start, Last uint32 } // Last is the length of the name, less one
+		if err := c.decode(&head); err != nil {
+			return last, err
+		}
+		if head.Last >= maxNameLen {
+			return last, damaged("a name of %d bytes", head.Last)
+		}
+		var first [maxNameLen]byte
+		if err := c.read(first[:head.Last+1]); err != nil {
+			return last, err
+		}
+		if string(first[:head.Last+1]) > name {
+			break
+		}
+		last = stretch{uint64(head.Start), int64(head.Before)}
+	}
+	return last, nil
 }
 
 // list returns at most so many entries of a directory after the first ones; 0 means all.
@@ -143,6 +183,8 @@ const (
 	minIndexed = 1 << 10
 	maxIndexed = 24 << 20 // together
 	maxIndexes = 8
+	// maxSearched bounds the number of directories of which is known how often they were searched.
+	maxSearched = 10_000
 )
 
 // index has the entries of a directory.
@@ -155,14 +197,38 @@ type index struct {
 // indexes are those of the directories that were last searched; the most recently used is the last. To read each file
 // of a directory would otherwise take time in the square of their number, also if the files of several directories
 // are read in turn.
-type indexes []index
+type indexes struct {
+	kept []index
+	// searched is by the reference of a directory that is not kept: the bytes of its listing that were read to find
+	// names. When they are as many as it has, it is listed: so to find a name of one directory of many, in turn, does
+	// not take the length of the listing, for each name.
+	searched map[uint64]uint64
+}
+
+// worth reports whether to find a name in the listing as a whole, and not in the part that the image's own index names.
+func (x *indexes) worth(n *node) bool {
+	if n.size < minIndexed || n.size > maxIndexed {
+		return false
+	}
+	if n.indexed == 0 || slices.ContainsFunc(x.kept, func(i index) bool { return i.of == n.ref }) {
+		return true
+	}
+	if x.searched == nil || len(x.searched) == maxSearched {
+		x.searched = map[uint64]uint64{}
+	}
+	if x.searched[n.ref] += metaBlockSize; x.searched[n.ref] < n.size {
+		return false
+	}
+	delete(x.searched, n.ref)
+	return true
+}
 
 // of returns the entries of a directory that is not small.
 func (x *indexes) of(r *Reader, n *node) ([]dirent, error) {
-	all := *x
+	all := x.kept
 	if at := slices.IndexFunc(all, func(i index) bool { return i.of == n.ref }); at >= 0 {
 		i := all[at]
-		*x = append(slices.Delete(all, at, at+1), i)
+		x.kept = append(slices.Delete(all, at, at+1), i)
 		return i.entries, nil
 	}
 	size := n.size
@@ -176,6 +242,6 @@ func (x *indexes) of(r *Reader, n *node) ([]dirent, error) {
 	if err == nil {
 		all = append(all, index{of: n.ref, size: n.size, entries: entries})
 	}
-	*x = all
+	x.kept = all
 	return entries, err
 }

@@ -17,9 +17,10 @@ type node struct {
 	// Of a regular file. Of a directory, start, size and offset are those of its listing.
 	start, size, sparse uint64
 	fragment, offset    uint32
+	indexed             int // entries of a directory's index
 	target              string
 	device              uint32
-	blocks              cursor // at the size words
+	blocks              cursor // at the size words, or at a directory's index
 }
 
 // The parts of an inode's record. Long parts are those of extended inodes.
@@ -77,6 +78,7 @@ func (n *node) readDir(c *cursor, long bool) error {
 		var p longDirPart
 		err := c.decode(&p)
 		n.nlink, n.size, n.start, n.offset, n.xattr = p.Links, uint64(p.Size), uint64(p.Start), uint32(p.Offset), p.Xattr
+		n.indexed = int(p.Indexed)
 		return err
 	}
 	var p dirPart

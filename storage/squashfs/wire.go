@@ -249,7 +249,11 @@ func (d *decoder) inode(in *packData) *Inode {
 		case n > uint64(len(d.inodes))+1:
 			d.fail(errIndex)
 		case n > 1:
-			i.Link(name, d.inodes[n-2])
+			// Not Link: the names of an index are different, and to look for an earlier one would take the length
+			// of the listing, for each link.
+			if !i.appendLink(name, d.inodes[n-2]) {
+				i.put(name, d.inodes[n-2])
+			}
 		default:
 			child := d.inode(in)
 			if n == 1 {
