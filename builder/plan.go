@@ -111,10 +111,14 @@ func makePlan(
 			return p, err
 		}
 	}
+	lock := p.lock(p.Images)
+	if err := layout.CheckLimits(lock, p.Sets, p.documentBytes()); err != nil {
+		return p, err
+	}
 	if !o.Locked {
 		return p, nil
 	}
-	if drift := pinset.DescribeDifference(o.Lock, p.lock(p.Images)); drift != "" {
+	if drift := pinset.DescribeDifference(o.Lock, lock); drift != "" {
 		return p, fmt.Errorf("%w:\n%s", ErrDrift, drift)
 	}
 	return p, nil
@@ -193,6 +197,14 @@ func (p *plan) volumeWarnings() []string {
 	return []string{fmt.Sprintf("pods that mount %s as an image volume fail with \"layer not known\": CRI-O mounts none "+
 		"out of a read-only store; spec.node.imageVolumes: copy makes nodes copy these images into CRI-O's own store",
 		strings.Join(names, ", "))}
+}
+
+// documentBytes is the size of the manifests and configurations of all images.
+func (p *plan) documentBytes() (n int64) {
+	for _, img := range p.Images {
+		n += img.DocumentBytes
+	}
+	return n
 }
 
 // lock returns the lock of the sets with the images.

@@ -16,8 +16,9 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// maxArtifactBlobs is the limit for the blobs of an OCI artifact. A model of 40 GB has some tens.
-const maxArtifactBlobs = 1000
+// maxArtifactBlobs is the limit for the blobs of an OCI artifact: as many as its entry in the lock can have. A model of
+// 40 GB has some tens, a folder that was pushed file by file hundreds.
+const maxArtifactBlobs = 4000
 
 // artifactType returns the type of an OCI artifact; "" for a container image. CRI-O takes for one what has another
 // configuration than an image: internal/ociartifact/store.go, EnsureNotContainerImage.
@@ -63,7 +64,7 @@ func (s *imageSource) artifact(
 		layers = append(layers, &pinset.LockedLayer{Digest: b.Digest, DiffID: b.Digest, Size: b.Size})
 	}
 	if len(a.Blobs) > maxArtifactBlobs {
-		return r, fmt.Errorf("%w: it has %d blobs, and the limit is %d", ErrLayers, len(a.Blobs), maxArtifactBlobs)
+		return r, fmt.Errorf("%w: it has %d blobs, and the limit is %d", ErrArtifact, len(a.Blobs), maxArtifactBlobs)
 	}
 	if err := s.checkLayers(layers); err != nil {
 		return r, s.explain(ctx, err)

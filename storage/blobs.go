@@ -129,8 +129,8 @@ const maxManifest = 4 << 20
 func readManifest(r io.Reader, name string) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(r, maxManifest+1))
 	if len(content) > maxManifest {
-		return nil, fmt.Errorf("%s has more than %d bytes, the limit of registries for a manifest or an index", name,
-			maxManifest)
+		return nil, fmt.Errorf("%w: %s has more than %d bytes, the limit of registries for a manifest or an index",
+			ErrNotImage, name, maxManifest)
 	}
 	return content, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	bounded "github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -74,7 +75,7 @@ func ReadLayout(dir string) ([]LocalImage, error) {
 	}
 	all, err := ociImages(folder(dir), dir)
 	if err != nil {
-		return nil, fmt.Errorf("OCI layout %s: %w: %w", dir, ErrLocal, err)
+		return nil, fmt.Errorf("OCI layout %s: %w", dir, damagedLocal(err))
 	}
 	return all, nil
 }
@@ -140,7 +141,15 @@ func (f LocalImage) explain(ctx context.Context, err error) error {
 	case errors.Is(err, ErrDigest):
 		return fmt.Errorf("%s: %w", f.origin, err)
 	}
-	return fmt.Errorf("%s: %w: %w", f.origin, ErrLocal, err)
+	return fmt.Errorf("%s: %w", f.origin, damagedLocal(err))
+}
+
+// damagedLocal adds ErrLocal to an error, unless the image is intact, and just not one that pinbox takes.
+func damagedLocal(err error) error {
+	if errors.Is(err, ErrNotImage) || errors.Is(err, bounded.ErrTooLarge) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrLocal, err)
 }
 
 // checkLayers checks that an image on this machine has all layers, without reading them. The error

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 
+	bounded "github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -26,9 +27,9 @@ func ociImages(files fileOpener, origin string) (all []LocalImage, err error) {
 		return nil, err
 	}
 	defer r.Close()
-	content, err := readManifest(r, imgspecv1.ImageIndexFile)
+	content, err := bounded.ReadAll(r)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 	}
 	var index struct {
 		Manifests []layoutEntry `json:"manifests"`

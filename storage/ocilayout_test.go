@@ -43,11 +43,12 @@ func TestLimitsOfLayouts(t *testing.T) {
 	good := manifest(len(config))
 	entry := func(top string) string { return fmt.Sprintf(`{"manifests":[{"digest":%q}]}`, digest.FromString(top)) }
 	for name, c := range map[string]struct{ index, top, want string }{
-		"all at the limit":        {pad(entry(pad(good, maxManifest)), maxManifest), pad(good, maxManifest), ""},
-		"a manifest":              {"", pad(good, maxManifest+1), "%s has more than 4194304 bytes, the limit of registries"},
-		"an index in the layout":  {"", pad(list, maxManifest+1), "%s has more than 4194304 bytes, the limit of registries"},
-		"a configuration":         {"", manifest(maxManifest + 1), "has 4194305 bytes, and the limit of registries is 4194304"},
-		"the index of the layout": {pad(entry(good), maxManifest+1), good, "index.json has more than 4194304 bytes"},
+		"all at the limit":       {pad(entry(pad(good, maxManifest)), maxManifest), pad(good, maxManifest), ""},
+		"a manifest":             {"", pad(good, maxManifest+1), "%s has more than 4194304 bytes, the limit of registries"},
+		"an index in the layout": {"", pad(list, maxManifest+1), "%s has more than 4194304 bytes, the limit of registries"},
+		"a configuration":        {"", manifest(maxManifest + 1), "has 4194305 bytes, and the limit of registries is 4194304"},
+		"the index of the layout, which no registry sees":            {pad(entry(good), maxManifest+1), good, ""},
+		"the index of the layout at the limit of pinbox's documents": {pad(entry(good), 64<<20+1), good, "index.json: too large"},
 		"a manifest of many layers": {"", strings.Replace(good, `"layers":[]`, `"layers":[{}`+strings.Repeat(",{}", 1<<16)+"]", 1),
 			"it has 65540 objects and lists, more than 65536"},
 		"an index that is deep":   {"", strings.Replace(list, "[]", strings.Repeat("[", 1<<20), 1), "objects and lists, more than 65536"},
@@ -67,9 +68,13 @@ func TestLimitsOfLayouts(t *testing.T) {
 				err = resolveLocal(t, images[0])
 			}
 			want := strings.ReplaceAll(c.want, "%s", digest.FromString(c.top).String())
-			if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrLocal) || !strings.Contains(err.Error(), want) ||
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
 				!strings.Contains(err.Error(), dir)) {
-				t.Errorf("got %v, want %v: %s: %q", err, ErrLocal, dir, want)
+				t.Errorf("got %v, want %s: %q", err, dir, want)
+			}
+			// A bug was to call what is intact damaged.
+			if isDamaged := name == "entries without digests"; errors.Is(err, ErrLocal) != isDamaged {
+				t.Errorf("got %v, want %v: %v", err, ErrLocal, isDamaged)
 			}
 		})
 	}

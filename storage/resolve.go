@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -29,11 +30,9 @@ var (
 			"it again in a current format")
 	ErrLayers = fault.New(fault.Input, "image has more layers than a node can mount",
 		"squash its layers with `podman build --squash`, or with --squash-all also the layers of its base image")
+	ErrArtifact = fault.New(fault.Input, "OCI artifact has too many files",
+		"push it again with its files in an archive, such as a tar file")
 )
-
-// maxLayers is how many layers a container can have below its own: maxDepth in drivers/overlay of
-// containers/storage, and OVL_MAX_STACK in fs/overlayfs of Linux.
-const maxLayers = 500
 
 // Resolved is an image with the documents that describe it.
 type Resolved struct {
@@ -44,7 +43,9 @@ type Resolved struct {
 	Index, Manifest, Config []byte
 	// Signatures of the manifest, as containers/storage stores them.
 	Signatures [][]byte
-	Created    time.Time
+	// DocumentBytes is the size of all of these.
+	DocumentBytes int64
+	Created       time.Time
 	// Artifact is set for an OCI artifact; of the other fields only Image and Manifest are set then.
 	Artifact *pinset.LockedArtifact
 
@@ -167,6 +168,10 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 		return r, src.explain(ctx, err)
 	}
 	r.Layers = c.layers.share(r.Layers)
+	r.DocumentBytes = int64(len(r.Index) + len(r.Manifest) + len(r.Config))
+	for _, s := range r.Signatures {
+		r.DocumentBytes += int64(len(s))
+	}
 	return r, c.documents.keep(&r)
 }
 
@@ -188,6 +193,9 @@ func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string) (digest.D
 	list, err := manifest.ListFromBlob(raw, mediaType)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNotImage, err)
+	}
+	if n := len(list.Instances()); n > layout.MaxListed {
+		return "", fmt.Errorf("%w: its index lists %d manifests, and the limit is %d", ErrNotImage, n, layout.MaxListed)
 	}
 	d, err := list.ChooseInstance(sys)
 	if err == nil {
@@ -243,8 +251,8 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	if len(layers) != len(diffIDs) {
 		return fmt.Errorf("%w: its manifest has %d layers, its configuration %d", ErrNotImage, len(layers), len(diffIDs))
 	}
-	if len(layers) > maxLayers {
-		return fmt.Errorf("%w: it has %d, and the limit is %d", ErrLayers, len(layers), maxLayers)
+	if len(layers) > layout.MaxLayers {
+		return fmt.Errorf("%w: it has %d, and the limit is %d", ErrLayers, len(layers), layout.MaxLayers)
 	}
 	r.Layers = make([]*pinset.LockedLayer, len(layers))
 	for i, l := range layers {

@@ -66,7 +66,7 @@ func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks pro
 			return err
 		}
 		name, err := filepath.Rel(dir, p)
-		if err != nil || name == SumsFile || sums[name] != "" {
+		if err != nil || name == SumsFile || sums[name] != "" || isRemoved(d.Name()) {
 			return err
 		}
 		if strings.HasPrefix(name, store+"/") && !d.Type().IsRegular() { // reading a FIFO would block
@@ -89,6 +89,12 @@ func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks pro
 		}
 	}
 	return nil
+}
+
+// isRemoved reports whether a file was removed while it is open: FUSE (lib/fuse.c in libfuse, hidden_name) and NFS
+// (fs/nfs/unlink.c, nfs_sillyrename) keep it under such a name until it is closed.
+func isRemoved(name string) bool {
+	return strings.HasPrefix(name, ".fuse_hidden") || strings.HasPrefix(name, ".nfs")
 }
 
 // SumFile returns the SHA-256 of one file.

@@ -56,6 +56,10 @@ Exit codes:
 var systemErrors = []cli.SystemError{
 	{fs.ErrPermission, cli.ExitOther, "run it as root"},
 	{syscall.EIO, cli.ExitOther, "the disk or the medium fails: the log of the kernel says more"},
+	{
+		syscall.EFBIG, cli.ExitSpace,
+		"the file system, or `ulimit -f`, takes no file of this size (FAT: 4 GiB): choose another folder",
+	},
 	{syscall.ENOSPC, cli.ExitSpace, "free space; `pinbox-node detach` removes stores that are not used"},
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
@@ -160,5 +162,27 @@ func TestFaultAtEachOperationOfACommand(t *testing.T) {
 				clear()
 			})
 		})
+	}
+}
+
+// A file may be too large for the file system of the output, as FAT is one of most sticks. A bug was an error without a
+// cure. The limit is that of a process, so another one runs the build.
+func TestFileThatIsTooLarge(t *testing.T) {
+	const marker = "PINBOX_TEST_FSIZE"
+	if args := os.Getenv(marker); args != "" {
+		limit := unix.Rlimit{Cur: 64 << 10, Max: unix.RLIM_INFINITY}
+		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+			t.Fatal(err)
+		}
+		os.Exit(run(t.Context(), strings.Split(args, "\n"), os.Stdout, os.Stderr))
+	}
+	sets := write(t, "sets.yaml", sample.Set("worker", push(t, serve(t, nil), image(t, "amd64", noise(t, 1<<20)))))
+	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "--no-cache", "-o",
+		filepath.Join(t.TempDir(), "out")}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFileThatIsTooLarge$")
+	cmd.Env = append(os.Environ(), marker+"="+strings.Join(args, "\n"))
+	out, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitSpace || !strings.Contains(string(out), "--split") {
+		t.Errorf("got exit code %d, want %d and --split\n%s", code, cli.ExitSpace, out)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -309,8 +310,9 @@ func sourceDateEpoch() (time.Time, error) {
 		return time.Time{}, nil
 	}
 	seconds, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || seconds < 0 {
-		return time.Time{}, cli.Usagef("SOURCE_DATE_EPOCH is %q: want a number of seconds since 1970", value)
+	if err != nil || seconds < 0 || seconds > math.MaxUint32 {
+		return time.Time{}, cli.Usagef("SOURCE_DATE_EPOCH is %q: want a number of seconds since 1970, at most %d, in 2106: "+
+			"squashfs has no later times", value, uint32(math.MaxUint32))
 	}
 	return time.Unix(seconds, 0), nil
 }

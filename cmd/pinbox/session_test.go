@@ -158,10 +158,13 @@ func TestSourceDateEpoch(t *testing.T) {
 	if made := superblock(t, out, 8); made != 1234567890 {
 		t.Errorf("got a store made at %d, want SOURCE_DATE_EPOCH", made)
 	}
-	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
-	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitUsage ||
-		!strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "SOURCE_DATE_EPOCH", stderr)
+	// A bug was to blame an image for a time in milliseconds.
+	for _, value := range []string{"yesterday", "-1", "1732600000000"} {
+		t.Setenv("SOURCE_DATE_EPOCH", value)
+		if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitUsage ||
+			!strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
+			t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "SOURCE_DATE_EPOCH", stderr)
+		}
 	}
 }
 

@@ -64,7 +64,7 @@ func (a *auditor) checkArtifact(
 		delete(names, name)
 		a.content.Names[name] = m.Digest.Encoded()
 	}
-	text, err := readFile(a.files, layout.ArtifactBlob(m.Digest), maxDocument)
+	text, err := readFile(a.files, layout.ArtifactBlob(m.Digest), layout.MaxDocumentBytes)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func checkBlobs(a *auditor, blobs map[digest.Digest]int64) error {
 			return err
 		}
 	}
-	text, err := readFile(a.files, layout.ArtifactsVersion, maxDocument)
+	text, err := readFile(a.files, layout.ArtifactsVersion, layout.MaxDocumentBytes)
 	if err == nil && string(text) != layout.ArtifactsVersionText {
 		err = invalid("%s: %.64q", layout.ArtifactsVersion, text)
 	}

@@ -99,7 +99,7 @@ func newAuditor(files fs.FS) *auditor {
 	documents.Strict = true
 	return &auditor{
 		files: files, documents: documents, layers: map[string]string{}, chains: map[string]string{},
-		images: map[string]image{}, content: Content{Names: map[string]string{}}, bytes: maxDocuments,
+		images: map[string]image{}, content: Content{Names: map[string]string{}}, bytes: layout.MaxDocumentsBytes,
 	}
 }
 

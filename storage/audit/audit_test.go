@@ -484,10 +484,10 @@ func TestRecordsShareOneBudget(t *testing.T) {
 // An index lists a few manifests; the documents of one image could list millions.
 func TestIndexThatListsTooMuch(t *testing.T) {
 	s := valid()
-	index := []byte(`{"manifests":[` + strings.Repeat("{},", 1000) + `{}]}`)
+	index := []byte(`{"manifests":[` + strings.Repeat("{},", layout.MaxListed) + `{}]}`)
 	s.document(layout.ManifestKey(digest.FromBytes(index)), index)
 	s.write()
-	if _, err := audit.Records(s.MapFS); !errors.Is(err, audit.ErrInvalid) || !strings.Contains(err.Error(), "more than 1000") {
+	if _, err := audit.Records(s.MapFS); !errors.Is(err, audit.ErrInvalid) || !strings.Contains(err.Error(), "more than 10000") {
 		t.Errorf("got %v, want %v and the limit", err, audit.ErrInvalid)
 	}
 }

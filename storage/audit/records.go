@@ -17,21 +17,6 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-const (
-	// maxDocument is the limit for a document of an image in bytes: MaxManifestBodySize and
-	// MaxConfigBodySize in containers/image, internal/iolimits.
-	maxDocument = 4 << 20
-	// maxDocuments is the limit for the documents of all images. Those of an OpenShift release,
-	// with about 200 images, have 10 MiB.
-	maxDocuments = 256 << 20
-	// maxListed is the limit for the manifests in an index. That of a multi-platform image with attestations
-	// lists 30; the documents of one image together could list 20 million.
-	maxListed = 1000
-	// maxLayers is the limit for the layers of an image: maxDepth in containers/storage,
-	// drivers/overlay.
-	maxLayers = 500
-)
-
 // layer checks the record of a layer.
 func (a *auditor) layer(l layout.Layer) error {
 	if err := CheckLayer(l); err != nil {
@@ -72,7 +57,7 @@ func (a *auditor) checkImage(i layout.Image) error {
 			return err
 		}
 		if a.bytes -= int64(len(content)); a.bytes < 0 {
-			return fmt.Errorf("%w: its documents have more than %d MiB", layout.ErrTooLarge, maxDocuments>>20)
+			return fmt.Errorf("%w: its documents have more than %d MiB", layout.ErrTooLarge, layout.MaxDocumentsBytes>>20)
 		}
 		if err := d.add(key, content); err != nil {
 			return fmt.Errorf("document %q: %w", key, err)
@@ -119,7 +104,7 @@ func (a *auditor) checkNames(i layout.Image) error {
 // record.
 func Document(files fs.FS, i layout.Image, key string) ([]byte, error) {
 	name := layout.DocumentFile(i.ID, key)
-	content, err := readFile(files, name, maxDocument)
+	content, err := readFile(files, name, layout.MaxDocumentBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -216,8 +201,8 @@ func (l *manifestList) UnmarshalJSON(text []byte) error {
 		var listed struct {
 			Digest digest.Digest `json:"digest"`
 		}
-		if len(*l) == maxListed {
-			return fmt.Errorf("manifests: more than %d", maxListed)
+		if len(*l) == layout.MaxListed {
+			return fmt.Errorf("manifests: more than %d", layout.MaxListed)
 		}
 		if err := dec.Decode(&listed); err != nil {
 			return err
@@ -302,8 +287,8 @@ func Chain(config []byte) ([]string, error) {
 	if err := json.Unmarshal(config, &c); err != nil {
 		return nil, invalid("%w", err)
 	}
-	if len(c.RootFS.DiffIDs) > maxLayers {
-		return nil, invalid("%d layers; an image has at most %d", len(c.RootFS.DiffIDs), maxLayers)
+	if len(c.RootFS.DiffIDs) > layout.MaxLayers {
+		return nil, invalid("%d layers; an image has at most %d", len(c.RootFS.DiffIDs), layout.MaxLayers)
 	}
 	var chain []string
 	top := ""

@@ -19,9 +19,9 @@ import (
 const (
 	// maxFiles is the limit for the files and folders below layout.OwnFiles.
 	maxFiles = 100_000
-	// maxText is the limit for the files "link", "lower" and "lower-layers" of a layer in bytes: maxLayers times
+	// maxText is the limit for the files "link", "lower" and "lower-layers" of a layer in bytes: layout.MaxLayers times
 	// an ID and a colon.
-	maxText = maxLayers * 65
+	maxText = layout.MaxLayers * 65
 )
 
 // The types of files in a store.

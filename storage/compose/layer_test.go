@@ -266,8 +266,8 @@ func TestAttributesOfAHardLink(t *testing.T) {
 	}
 }
 
-// Words of overlayfs in an image would reach into other layers.
-func TestOverlayAttributesOfAnImageAreDropped(t *testing.T) {
+// Attributes of overlayfs are as after a pull: what they refer to are other layers of the same image.
+func TestOverlayAttributesOfAnImage(t *testing.T) {
 	h := tar.Header{Name: "a", PAXRecords: map[string]string{
 		"SCHILY.xattr.trusted.overlay.redirect": "/etc", "SCHILY.xattr.security.selinux": "x", "SCHILY.xattr.user.keep": "1",
 	}}
@@ -275,7 +275,8 @@ func TestOverlayAttributesOfAnImageAreDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]string{"user.keep": "1"}, r.tree.root.Entry("a").Xattrs); diff != "" {
+	want := map[string]string{"trusted.overlay.redirect": "/etc", "user.keep": "1"}
+	if diff := cmp.Diff(want, r.tree.root.Entry("a").Xattrs); diff != "" {
 		t.Error(diff)
 	}
 }

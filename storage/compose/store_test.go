@@ -501,3 +501,22 @@ func TestStoreNeedsItsFolder(t *testing.T) {
 		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 }
+
+// An image may name a DiffID of zeros, or a layer of that ID as the parent. A bug was to take it for what is below the
+// lowest layer: the layer was left out, and each node refused the store.
+func TestDiffIDOfZeros(t *testing.T) {
+	compressor := newCompressor(t)
+	out, err := squashfs.NewWriter(compressor.ImageOptions(time.Unix(0, 0)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := begin(t, out, compressor)
+	defer store.Abort()
+	zeros := strings.Repeat("0", 64)
+	if _, found := store.Lookup(compose.Layer{DiffID: digest.NewDigestFromEncoded(digest.SHA256, zeros)}); found {
+		t.Error("the store has a layer of zeros before any was added")
+	}
+	if err := store.AddBaseLayer(compose.Layer{Parent: zeros, DiffID: digest.FromString("x")}, compose.LayerInfo{}); err == nil {
+		t.Error("a layer was added on one of zeros, which nobody has added")
+	}
+}

@@ -16,38 +16,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Errors in the documents of a store.
-var (
-	ErrDocument = errors.New("invalid document of an image store")
-	ErrTooLarge = errors.New("image store exceeds the limits of pinbox")
-)
-
-// Limits for all documents of a store together: their bytes, and the number of records, of names in them, of
-// sets, and of entries of the lock and of the description of a delta. With 2,000 images of 50 layers each, all of
-// them different, the records have 48 MB and the lock 41 MB; and each layer has a record and is in the lock. The
-// documents of an OpenShift release, with about 200 images and 1,000 layers, take less than a tenth of that.
-const (
-	MaxStoreBytes   = 128 << 20
-	MaxStoreRecords = 300_000
-)
-
-// MaxRecordBytes is the limit for one record in bytes, more than twice the size of the largest that
-// other programs write. The record of a layer lists its owners: 65,536 users and as many groups,
-// the range of a user namespace (subuid(5)), of up to 11 bytes each are 1.4 MiB. The record of an
-// image lists its names, now and in its history: 1,000 names with a repository of 255 bytes
-// (NameTotalLengthMax of distribution/reference), a tag of 128 and a digest of 71 are 0.9 MiB. It
-// can also list a mapped top layer for each ID mapping, of 67 bytes; the 500 layers that an image
-// may have (maxDepth in containers/storage, drivers/overlay) are records of their own.
-const MaxRecordBytes = 4 << 20
-
-// Limits for documents that are in memory as a whole, in bytes.
-const (
-	// MaxSetBytes is the limit for a file of sets: 500 images, the most in a PinnedImageSet, of up to
-	// 447 characters each take 220 KiB. A YAML parser needs up to 300 times as much memory.
-	MaxSetBytes = 256 << 10
-	// maxToken is for the lock files of layers and images; containers/storage writes 64 bytes.
-	maxToken = 4 << 10
-)
+// ErrDocument is the error for a document of a store that nobody writes.
+var ErrDocument = errors.New("invalid document of an image store")
 
 // Store reads the documents of an image store that containers/storage, CRI-O or pinbox wrote. It
 // is for one goroutine.
@@ -100,17 +70,7 @@ func (s *Store) Lock() (pinset.Lock, error) {
 	if err != nil {
 		return l, err
 	}
-	entries := len(l.Sets) + len(l.Images)
-	for _, set := range l.Sets {
-		entries += len(set.Images)
-	}
-	for _, img := range l.Images {
-		entries += len(img.Layers) + len(img.Tags)
-	}
-	for _, a := range l.Artifacts {
-		entries += 1 + len(a.Blobs) + len(a.Tags)
-	}
-	return l, s.countIn(OwnLock, entries)
+	return l, s.countIn(OwnLock, lockEntries(l))
 }
 
 // Delta reads the description of a delta; it is the zero value if the store is not a delta.

@@ -113,8 +113,12 @@ func (p Platform) Validate() error {
 }
 
 // Encode writes the lock in its canonical form: equal locks give equal bytes. It holds the text of one image at a time.
+// The error is ErrLargeLock for a lock that DecodeLock would refuse.
 func (l Lock) Encode(w io.Writer) error {
 	l = l.canonical()
+	if err := l.checkLists(); err != nil {
+		return err
+	}
 	images := l.Images
 	if len(images) > 0 {
 		l.Images = nil
@@ -131,11 +135,19 @@ func (l Lock) Encode(w io.Writer) error {
 	}
 	out := bufio.NewWriter(w)
 	out.WriteString(head + strings.TrimSuffix(none, "null")) // Flush returns its error, and those of the others
+	size := text.Len()
 	before, each := "[\n    ", indented(&text, "    ")
 	for _, img := range images {
 		text.Reset()
 		if err := each.Encode(img); err != nil {
 			return err
+		}
+		if err := checkElement(text.Len(), "image %s with %d tags and %d layers", img.Pin, len(img.Tags),
+			len(img.Layers)); err != nil {
+			return err
+		}
+		if size += text.Len() + len(before); size > MaxDocumentBytes {
+			return fmt.Errorf("%w: the limit is %d MiB", ErrLargeLock, MaxDocumentBytes>>20)
 		}
 		out.WriteString(before)
 		out.Write(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
@@ -143,6 +155,31 @@ func (l Lock) Encode(w io.Writer) error {
 	}
 	out.WriteString("\n  ]" + tail)
 	return out.Flush()
+}
+
+// checkLists checks the elements of the lists that Encode does not write one by one.
+func (l Lock) checkLists() error {
+	var text bytes.Buffer
+	each := indented(&text, "    ")
+	for _, s := range l.Sets {
+		text.Reset()
+		if err := each.Encode(s); err != nil {
+			return err
+		}
+		if err := checkElement(text.Len(), "set %s with %d images", s.Name, len(s.Images)); err != nil {
+			return err
+		}
+	}
+	for _, a := range l.Artifacts {
+		text.Reset()
+		if err := each.Encode(a); err != nil {
+			return err
+		}
+		if err := checkElement(text.Len(), "artifact %s with %d blobs", a.Pin, len(a.Blobs)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // indented returns an encoder of the lock's form. All lines but the first begin with prefix.

@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 const (
@@ -14,11 +15,24 @@ const (
 	// with 50 layers each, of 400 bytes, has 40 MiB.
 	MaxDocumentBytes = 64 << 20
 	// MaxElementBytes is the size of the largest element of a list, in bytes: an image with 500 layers, the most that
-	// an overlay has (maxDepth in containers/storage, drivers/overlay), has 200 KiB, and a set with
-	// 500 images (maxImages) of 447 characters (the schema of PinnedImageSet) 220 KiB. In memory,
-	// `{},` is up to 50 times larger.
-	MaxElementBytes = 512 << 10
+	// an overlay has (maxDepth in containers/storage, drivers/overlay), has 200 KiB, a set with
+	// 500 images (maxImages) of 447 characters (the schema of PinnedImageSet) 220 KiB, and an OCI artifact of 4,000 files
+	// 800 KiB. In memory, `{},` is up to 50 times larger.
+	MaxElementBytes = 1 << 20
 )
+
+// ErrLargeLock is the error for a lock that no node would read.
+var ErrLargeLock = fault.New(fault.Input, "lock is larger than a node reads",
+	"make two releases of it, under two names of appliances; docs/format.md has all limits")
+
+// checkElement returns an error for an element of a lock of so many bytes that a reader refuses.
+func checkElement(size int, format string, args ...any) error {
+	if size <= MaxElementBytes {
+		return nil
+	}
+	return fmt.Errorf("%s: %w: its entry has %d KiB, and the limit is %d", fmt.Sprintf(format, args...), ErrLargeLock,
+		size>>10, MaxElementBytes>>10)
+}
 
 // stream reads a JSON object field by field, and a list in it element by element. So it needs memory
 // only for one element and what the caller keeps of others, and hostile documents, such as a list of

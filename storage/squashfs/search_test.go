@@ -94,7 +94,7 @@ func TestManyHardLinksOfAPack(t *testing.T) {
 		}
 		return best
 	}
-	const tick = 5 * time.Millisecond // the kernel may count CPU time in these
+	const tick = 5 * time.Millisecond                         // the kernel may count CPU time in these
 	if f, m := least(few), least(many); m > 64*max(f, tick) { // 16 times the links; the square would be 256
 		t.Errorf("got %v for 80,000 links, and %v for 5,000", m, f)
 	}
