@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,11 @@ func makePlan(
 	registries, mirrorWarnings, err := readMirrors(p.spec.Mirrors)
 	if err != nil {
 		return p, err
+	}
+	if bytes.Contains(registries, []byte(mirror.Digest)) && p.material.Unpinned() {
+		p.material.RegistryReasons = append(p.material.RegistryReasons, fmt.Sprintf("mirrors of ImageDigestMirrorSets, and "+
+			"imageDigestSources in %s, are asked for digests only: for tags, an ImageTagMirrorSet is needed",
+			strings.Join(p.spec.Mirrors, ", ")))
 	}
 	if p.config, err = firstboot.Configure(o.Appliance, p.base, p.material.Sets, registries, program); err != nil {
 		return p, err

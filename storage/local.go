@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -44,7 +45,37 @@ type LocalImage struct {
 	origin string
 	// sparse is the reason why instances of its index may be missing; nil if none may.
 	sparse error
+	// other is true for what belongs to an image, as a signature does.
+	other bool
 }
+
+// IsImage reports whether this is an image, and not a signature, a bill of materials, a chart or a file beside images.
+// It reads the manifest; one that cannot be read counts as an image, whose error is reported when it is resolved.
+func (f LocalImage) IsImage() bool {
+	if f.other {
+		return false
+	}
+	r, _, err := f.blobs.open(f.Digest)
+	if err != nil {
+		return true
+	}
+	defer r.Close()
+	content, err := readManifest(r, f.Digest.String())
+	if err != nil {
+		return true
+	}
+	var m struct {
+		Config  struct{ MediaType string }
+		Subject *struct{}
+	}
+	if err := json.Unmarshal(content, &m); err != nil {
+		return true
+	}
+	return m.Subject == nil && artifactType(m.Config.MediaType, content) == ""
+}
+
+// IsOther reports whether the source says that this belongs to an image.
+func (f LocalImage) IsOther() bool { return f.other }
 
 // WithSparseIndex returns the image with a reason why instances of its index may be missing.
 func (f LocalImage) WithSparseIndex(reason error) LocalImage {

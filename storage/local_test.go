@@ -26,15 +26,26 @@ func write(t *testing.T, dir, name, content string) {
 // resolveLocal resolves an image on this machine.
 func resolveLocal(t *testing.T, found LocalImage) error {
 	t.Helper()
-	client, err := NewClient(Access{}, "linux/amd64")
+	client, images := clientOf(t, found, "linux/amd64")
+	_, err := client.Resolve(t.Context(), images, nil)
+	return err
+}
+
+// clientOf returns a client that reads an image on this machine.
+func clientOf(t *testing.T, found LocalImage, platform pinset.Platform) (*Client, []pinset.Image) {
+	t.Helper()
+	client, err := NewClient(Access{}, platform)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	img := pinset.Image{Repository: "quay.example.com/site/app", Digest: found.Digest}
 	client.AddLocal(img, found)
-	_, err = client.Resolve(t.Context(), []pinset.Image{img}, nil)
-	return err
+	return client, []pinset.Image{img}
 }
 
 // The reason of WithSparseIndex is for a missing instance. A bug was to give it for an instance

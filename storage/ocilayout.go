@@ -10,6 +10,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
@@ -37,18 +39,45 @@ func ociImages(files fileOpener, origin string) (all []LocalImage, err error) {
 	if err := json.Unmarshal(content, &index); err != nil {
 		return nil, fmt.Errorf("%s: %w", imgspecv1.ImageIndexFile, err)
 	}
+	blobs := ociBlobs{files, map[digest.Digest]digest.Digest{}}
 	for _, m := range index.Manifests {
-		all = append(all, LocalImage{
-			Name: layoutName(m.Annotations), Digest: m.Digest, origin: origin, blobs: ociBlobs{files}, selfContained: true,
-		})
+		name := layoutName(m.Annotations)
+		found := LocalImage{
+			Name: name, Digest: m.Digest, origin: origin, blobs: blobs, selfContained: true, other: m.other(name),
+		}
+		if m.Digest.Algorithm() != digest.SHA256 && !found.other {
+			if found.Digest, err = blobs.alias(m.Digest); err != nil {
+				return nil, err
+			}
+		}
+		all = append(all, found)
 	}
 	return all, nil
 }
 
 // layoutEntry is what is used of a descriptor in an index.
 type layoutEntry struct {
-	Digest      digest.Digest     `json:"digest"`
-	Annotations map[string]string `json:"annotations"`
+	Digest       digest.Digest     `json:"digest"`
+	ArtifactType string            `json:"artifactType"`
+	Annotations  map[string]string `json:"annotations"`
+}
+
+// besideImage is the tag of what belongs to an image: its signature, attestations or bill of materials by cosign, or
+// the list of its referrers (distribution-spec, "Referrers Tag Schema").
+var besideImage = regexp.MustCompile(`(^|:)sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
+
+// other reports whether an entry belongs to an image, and is none itself: cosign and Hauler say so in the annotation
+// "kind" (dev.cosignproject.cosign/sigs, dev.hauler/atts; those of images end in image and imageIndex), ORAS copies
+// referrers without a name.
+func (e layoutEntry) other(name string) bool {
+	kind := path.Base(e.Annotations["kind"])
+	switch {
+	case besideImage.MatchString(name):
+		return true
+	case strings.Contains(e.Annotations["kind"], "/"):
+		return kind != "image" && kind != "imageIndex"
+	}
+	return name == "" && e.ArtifactType != ""
 }
 
 // UnmarshalJSON validates each entry while it is read: 4 MiB of empty ones would take much memory.
@@ -73,10 +102,36 @@ func layoutName(annotations map[string]string) string {
 	return name
 }
 
-// ociBlobs has the blobs of an OCI layout.
-type ociBlobs struct{ files fileOpener }
+// ociBlobs has the blobs of an OCI layout. Manifests that the layout names by another algorithm also have a SHA-256, by
+// which images are pinned.
+type ociBlobs struct {
+	files   fileOpener
+	aliases map[digest.Digest]digest.Digest // by the SHA-256
+}
+
+// alias returns the SHA-256 of a manifest that the layout names by another algorithm, and verifies that digest.
+func (b ociBlobs) alias(d digest.Digest) (digest.Digest, error) {
+	r, _, err := b.open(d)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	content, err := readManifest(r, d.String())
+	if err != nil {
+		return "", err
+	}
+	if d.Algorithm().FromBytes(content) != d {
+		return "", fmt.Errorf("manifest: %w: it is not %s", ErrDigest, d)
+	}
+	sum := digest.FromBytes(content)
+	b.aliases[sum] = d
+	return sum, nil
+}
 
 func (b ociBlobs) name(d digest.Digest) string {
+	if other, ok := b.aliases[d]; ok {
+		d = other
+	}
 	return path.Join(imgspecv1.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 

@@ -43,7 +43,9 @@ type Resolved struct {
 	Index, Manifest, Config []byte
 	// Signatures of the manifest, as containers/storage stores them.
 	Signatures [][]byte
-	// DocumentBytes is the size of all of these.
+	// Warning says what is odd about the image; "" for nothing.
+	Warning string
+	// DocumentBytes is the size of all documents and signatures.
 	DocumentBytes int64
 	Created       time.Time
 	// Artifact is set for an OCI artifact; of the other fields only Image and Manifest are set then.
@@ -116,6 +118,9 @@ func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error
 }
 
 func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) {
+	if err := checkAlgorithm("it", img.Digest); err != nil {
+		return Resolved{}, err
+	}
 	src, raw, mediaType, err := c.openWithManifest(ctx, img)
 	if err != nil {
 		return Resolved{}, err
@@ -125,6 +130,9 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	if manifest.MIMETypeIsMultiImage(mediaType) {
 		d, err := choose(c.sys, raw, mediaType)
 		if err != nil {
+			return Resolved{}, err
+		}
+		if err := checkAlgorithm("its manifest in the index", d); err != nil {
 			return Resolved{}, err
 		}
 		r.Index, r.LockedImage.Index, r.LockedImage.Manifest = raw, img.Digest, d
@@ -173,6 +181,42 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 		r.DocumentBytes += int64(len(s))
 	}
 	return r, c.documents.keep(&r)
+}
+
+// checkAlgorithm refuses a digest of another algorithm: locks, stores and pins have SHA-256.
+func checkAlgorithm(what string, d digest.Digest) error {
+	if d.Validate() == nil && d.Algorithm() != digest.SHA256 {
+		return fmt.Errorf("%w: %s is named by %s, and pinbox supports sha256 only", ErrNotImage, what, d.Algorithm())
+	}
+	return nil
+}
+
+// checkPlatform compares the platform in a configuration with the client's. CRI-O pulls what it is told to, also an
+// image for another platform, but its programs do not run: that is an error, unless the image has none, as those of OLM
+// have not, which are published for amd64 alone, or an index says that it is for the client's platform. The warning is
+// "" if the platforms are equal.
+func (c *Client) checkPlatform(config *imgspecv1.Image, listed bool) (warning string, err error) {
+	arch := config.Architecture
+	if known, ok := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[arch]; ok { // names of uname(1)
+		arch = known
+	}
+	if (config.OS == "" || config.OS == c.sys.OSChoice) && (arch == "" || arch == c.sys.ArchitectureChoice) {
+		return "", nil
+	}
+	for label := range config.Config.Labels {
+		if strings.HasPrefix(label, "operators.operatorframework.io.bundle.") ||
+			strings.HasPrefix(label, "operators.operatorframework.io.index.") {
+			return "its configuration says " + platformOf(config.Platform) + "; a bundle or a catalog of OLM is data, " +
+				"so it is taken", nil
+		}
+	}
+	switch {
+	case listed:
+		return "its configuration says " + platformOf(config.Platform) + ", its index the right platform, so it is taken", nil
+	case len(config.Config.Entrypoint)+len(config.Config.Cmd) == 0:
+		return "it is for " + platformOf(config.Platform) + "; it has no program to start, so it is taken", nil
+	}
+	return "", fmt.Errorf("%w: it is for %s", ErrPlatform, platformOf(config.Platform))
 }
 
 // checkConfigSize checks the size of a configuration. The library's error does not name it.
@@ -240,9 +284,8 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
-	if os, arch := config.OS, config.Architecture; os != "" && os != c.sys.OSChoice ||
-		arch != "" && arch != c.sys.ArchitectureChoice {
-		return fmt.Errorf("%w: it is for %s", ErrPlatform, platformOf(config.Platform))
+	if r.Warning, err = c.checkPlatform(config, r.Index != nil); err != nil {
+		return err
 	}
 	if config.Created != nil {
 		r.Created = *config.Created

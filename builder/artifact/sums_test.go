@@ -14,8 +14,8 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// FUSE and NFS keep a removed file, which is still open, under another name. A bug was to list it in SHA256SUMS, so that
-// `pinbox verify` missed it as soon as the build had ended.
+// FUSE and NFS keep a removed file, which is still open, under another name. A bug was to list it in SHA256SUMS, so
+// that `pinbox verify` missed it as soon as the build had ended.
 func TestSumsOfRemovedFiles(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"store.squashfs", ".fuse_hidden0000000500000001", ".nfs000000000000002a00000001"} {

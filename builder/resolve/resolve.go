@@ -145,6 +145,9 @@ func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
 	}
 	for i := range resolved {
 		img := resolved[i].Image
+		if resolved[i].Warning != "" {
+			r.warnings = append(r.warnings, fmt.Sprintf("image %s: %s", img, resolved[i].Warning))
+		}
 		if a := resolved[i].Artifact; a != nil {
 			a.From, a.Tags = r.origins[img], r.tags[img]
 			continue

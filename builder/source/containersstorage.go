@@ -62,7 +62,7 @@ func (c *ContainersStorage) Read(context.Context, Options) (m Content, err error
 		}
 		found = slices.DeleteFunc(found, func(f storage.LocalImage) bool { return !slices.Contains(c.Images, f.Name) })
 	}
-	err = m.addLocal(Location{Path: path}, found)
+	err = m.addLocal(Location{Path: path}, "", found)
 	return m, err
 }
 

@@ -114,6 +114,10 @@ func ParseImageSetConfig(path string, content []byte) (*ImageSetConfig, error) {
 	if err := yaml.Unmarshal(content, &head); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrImageSetConfig, YAMLError(path, err))
 	}
+	if head.Kind == "DeleteImageSetConfiguration" {
+		return nil, fmt.Errorf("%w: %s: it is a %s: it lists what oc-mirror deletes from a registry, not what it mirrors",
+			ErrImageSetConfig, path, head.Kind)
+	}
 	if head.APIVersion != "mirror.openshift.io/v2alpha1" || head.Kind != "ImageSetConfiguration" {
 		return nil, fmt.Errorf("%w: %s: it is %s of %s; v2 has mirror.openshift.io/v2alpha1",
 			ErrImageSetConfig, path, cmp.Or(head.Kind, "no kind"), cmp.Or(head.APIVersion, "no apiVersion"))

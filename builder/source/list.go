@@ -79,7 +79,7 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 }
 
 // ReadList reads a file of images: one a line, with # comments; the release JSON of MicroShift,
-// whose images are under "images"; or an Images manifest of Hauler, whose platform must be the
+// whose images are under "images"; the Images of kubeadm; or an Images manifest of Hauler, whose platform must be the
 // given one. It reports all errors at once.
 func ReadList(path string, platform pinset.Platform) (Listing, error) {
 	f, err := input.Open(path)
@@ -106,6 +106,9 @@ func ReadList(path string, platform pinset.Platform) (Listing, error) {
 	}
 	return l, err
 }
+
+// kubeadmGroup is that of what `kubeadm config images list -o json` prints: cmd/kubeadm/app/apis/output.
+const kubeadmGroup = "output.kubeadm.k8s.io/"
 
 // structured reports whether a file is JSON or YAML, not a plain list.
 func structured(path string, content []byte) bool {
@@ -166,6 +169,13 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 			h := hauler{path: path, platform: platform}
 			h.document(root)
 			l.Names, errs = append(l.Names, h.names...), append(errs, h.errs...)
+		case kind == "Images" && strings.HasPrefix(group, kubeadmGroup):
+			if images := document.Field(root, "images"); images != nil {
+				for _, n := range images.Content {
+					name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
+					l.Names, errs = append(l.Names, name), append(errs, err)
+				}
+			}
 		case haulerOthers[kind] != "" && strings.HasPrefix(group, haulerGroup):
 			warning := fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers[kind])
 			l.Warnings = append(l.Warnings, warning)
@@ -176,7 +186,7 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 				l.Names, errs = append(l.Names, name), append(errs, err)
 			}
 		default:
-			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler",
+			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler or kubeadm",
 				path, root.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}

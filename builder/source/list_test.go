@@ -37,6 +37,9 @@ func TestReadList(t *testing.T) {
 			`", "cli": "quay.io/o/cli` + digest + `"}}`,
 			[]string{"quay.io/o/cli" + digest, "quay.io/o/pod" + digest}},
 		"MicroShift by another name": {"release", `{"images": {"pod": "quay.io/o/pod:1"}}`, []string{"quay.io/o/pod:1"}},
+		"kubeadm": {"images.json", `{"apiVersion": "output.kubeadm.k8s.io/v1alpha3", "kind": "Images", "images": [` +
+			`"registry.k8s.io/pause:3.10", "index.docker.io/library/nginx:1"]}`,
+			[]string{"registry.k8s.io/pause:3.10", "docker.io/library/nginx:1"}},
 		"Hauler": {"hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata: {name: x}\nspec:\n" +
 			"  images:\n  - name: docker.io/library/busybox:1\n    platform: linux/amd64\n---\nkind: Images\n" +
 			"spec: {images: [{name: quay.io/a/b:2}]}\n",
@@ -75,10 +78,6 @@ func TestInvalidLists(t *testing.T) {
 		"no library/": {
 			"images.txt", "docker.io/nginx\n", pinset.ErrShortName,
 			"image \"docker.io/nginx\": not the full name: it lacks the path library/; write docker.io/library/nginx",
-		},
-		"the other host": {
-			"images.txt", "index.docker.io/library/nginx:1\n", pinset.ErrShortName,
-			"its registry is called docker.io; write docker.io/library/nginx:1",
 		},
 		"comments only": {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
 		"nothing":       {"images.txt", "", source.ErrEmptyList, "images.txt"},

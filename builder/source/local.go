@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage"
@@ -26,7 +28,7 @@ type Archives []Location
 
 // Location names local images: a folder of the OCI image layout, or an archive.
 type Location struct {
-	// Path of the folder or the archive.
+	// Path of the folder or the archive. One image of several is PATH@DIGEST or PATH:TAG.
 	Path string `yaml:"path,omitempty" jsonschema:"example=app.tar"`
 	// Name of the image, with a tag, if the image has no full name there.
 	Name string `yaml:"name,omitempty" jsonschema:"example=quay.io/site/app:1.2"`
@@ -53,9 +55,10 @@ func (l *OCI) PathFields() []*string { return pathsOf(*l) }
 func (l *OCI) Read(context.Context, Options) (m Content, err error) {
 	var errs []error
 	for _, at := range *l {
+		at, one := at.split()
 		found, err := storage.ReadLayout(at.Path)
 		if err == nil {
-			err = m.addLocal(at, found)
+			err = m.addLocal(at, one, found)
 		}
 		errs = append(errs, err)
 	}
@@ -77,10 +80,11 @@ func (l *Archives) PathFields() []*string { return pathsOf(*l) }
 func (l *Archives) Read(ctx context.Context, o Options) (m Content, err error) {
 	var errs []error
 	for _, at := range *l {
+		at, one := at.split()
 		found, file, err := storage.OpenArchive(ctx, at.Path, o.Tmp)
 		if err == nil {
 			m.files = append(m.files, file)
-			err = m.addLocal(at, found)
+			err = m.addLocal(at, one, found)
 		}
 		errs = append(errs, err)
 	}
@@ -103,14 +107,67 @@ func pathsOf(list []Location) (all []*string) {
 	return all
 }
 
-// addLocal adds the images of a location, by their names there or by the name of the location.
-func (m *Content) addLocal(at Location, found []storage.LocalImage) error {
+// split returns the location without the digest or tag behind its path, and the digest or tag; "" if there is none, as
+// for a path that is there.
+func (l Location) split() (at Location, one string) {
+	if _, err := os.Stat(l.Path); err == nil {
+		return l, ""
+	}
+	path, one, found := strings.Cut(l.Path, "@")
+	if !found {
+		n := strings.LastIndexByte(l.Path, ':')
+		if n < 0 {
+			return l, ""
+		}
+		path, one = l.Path[:n], l.Path[n+1:]
+	}
+	if _, err := os.Stat(path); err != nil {
+		return l, ""
+	}
+	return Location{path, l.Name}, one
+}
+
+// addLocal adds the images of a location, by their names there or by the name of the location. If one is not "", it is
+// the digest or the tag of the only one to add. What belongs to images or is none is left out, with a warning.
+func (m *Content) addLocal(at Location, one string, found []storage.LocalImage) error {
 	if len(found) == 0 {
 		return fmt.Errorf("%s: %w: it has no image", at.Path, storage.ErrLocal)
 	}
-	if at.Name != "" && len(found) > 1 {
-		return fmt.Errorf("%s: %w: it has %d images, and only one name is given, %s",
-			at.Path, ErrNoFullName, len(found), at.Name)
+	if one != "" {
+		found = slices.DeleteFunc(found, func(f storage.LocalImage) bool {
+			return f.Digest.String() != one && f.Name != one && !strings.HasSuffix(f.Name, ":"+one)
+		})
+		if len(found) == 0 {
+			return fmt.Errorf("%s: %w: it has no image with the digest or tag %s", at.Path, ErrNoFullName, one)
+		}
+	}
+	var others []storage.LocalImage
+	leave := func(not func(storage.LocalImage) bool) {
+		found = slices.DeleteFunc(found, func(f storage.LocalImage) bool {
+			if !not(f) {
+				return false
+			}
+			others = append(others, f)
+			return true
+		})
+	}
+	leave(storage.LocalImage.IsOther)
+	switch {
+	case at.Name != "" && len(found) > 1:
+		leave(func(f storage.LocalImage) bool { return !f.IsImage() })
+		if len(found) > 1 {
+			return fmt.Errorf("%s: %w: it has %d images, and only one name is given, %s; choose one: %[1]s@%[5]s=%[4]s",
+				at.Path, ErrNoFullName, len(found), at.Name, found[0].Digest)
+		}
+	case at.Name == "":
+		leave(func(f storage.LocalImage) bool { return !hasFullName(f.Name) && !f.IsImage() })
+	}
+	if len(others) > 0 {
+		m.Warnings = append(m.Warnings, fmt.Sprintf("%s: %d entries that are no images, such as signatures, are left "+
+			"out, the first is %s", at.Path, len(others), cmp.Or(others[0].Name, others[0].Digest.String())))
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%s: %w: it has signatures, files or charts, but no image", at.Path, ErrNoFullName)
 	}
 	images := LocalImages{Origin: at.Path}
 	for _, f := range found {
@@ -127,4 +184,9 @@ func (m *Content) addLocal(at Location, found []storage.LocalImage) error {
 	}
 	m.Local = append(m.Local, images)
 	return nil
+}
+
+func hasFullName(name string) bool {
+	_, err := pinset.ParseReference(name)
+	return name != "" && err == nil
 }

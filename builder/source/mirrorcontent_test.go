@@ -143,6 +143,10 @@ const (
 
 func TestNamesOfOCMirror(t *testing.T) {
 	// An older configuration may request images that the newest run did not copy.
+	deleted := "apiVersion: mirror.openshift.io/v2alpha1\nkind: DeleteImageSetConfiguration\n"
+	if _, err := source.ParseImageSetConfig("x.yaml", []byte(deleted)); err == nil || !strings.Contains(err.Error(), "deletes") {
+		t.Errorf("got %v, want an error that says what the object is for", err)
+	}
 	older, err := source.ParseImageSetConfig("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
 	if err != nil {
 		t.Fatal(err)

@@ -136,8 +136,15 @@ func (m *mirrorReader) document(n *yaml.Node) {
 	switch {
 	case n.Kind != yaml.MappingNode:
 		m.fail(n, "not an object")
+	case name == "" && installMirrors(n) != nil:
+		m.objects++
+		m.object = "install-config"
+		for _, entry := range installMirrors(n).Content {
+			m.rule(entry, "imageDigestSources", kinds["ImageContentSourcePolicy"])
+		}
 	case name == "":
-		m.fail(n, "kind is missing; is the file complete?")
+		m.fail(n, "kind is missing; is the file complete? Of an install-config, imageDigestSources and "+
+			"imageContentSources are read")
 	case known && version != kind.apiVersion:
 		m.fail(n, "apiVersion of %s is %q; it is %s", name, version, kind.apiVersion)
 	case known:
@@ -150,6 +157,15 @@ func (m *mirrorReader) document(n *yaml.Node) {
 			}
 		}
 	}
+}
+
+// installMirrors returns the mirrors in the install-config.yaml of OpenShift, which has no kind; nil if there are none.
+// imageContentSources is the older name: pkg/types/installconfig.go of openshift/installer.
+func installMirrors(n *yaml.Node) *yaml.Node {
+	if list := document.Field(n, "imageDigestSources"); list != nil {
+		return list
+	}
+	return document.Field(n, "imageContentSources")
 }
 
 func (m *mirrorReader) set(n *yaml.Node, name string, kind mirrorKind) {
@@ -170,17 +186,18 @@ func (m *mirrorReader) set(n *yaml.Node, name string, kind mirrorKind) {
 		m.fail(list, "spec.%s is not a list", kind.list)
 	default:
 		for _, entry := range list.Content {
-			m.rule(entry, kind)
+			m.rule(entry, "spec."+kind.list, kind)
 		}
 	}
 }
 
-func (m *mirrorReader) rule(n *yaml.Node, kind mirrorKind) {
+// rule reads an entry of a list, whose name is for messages.
+func (m *mirrorReader) rule(n *yaml.Node, list string, kind mirrorKind) {
 	if n.Kind != yaml.MappingNode || document.Field(n, "source") == nil {
-		m.fail(n, "an entry of spec.%s has a source and mirrors", kind.list)
+		m.fail(n, "an entry of %s has a source and mirrors", list)
 		return
 	}
-	m.known(n, "spec."+kind.list+"[].", kind.fields...)
+	m.known(n, list+"[].", kind.fields...)
 	from := document.Text(document.Field(n, "source"))
 	r := mirror.Rule{Source: from, PullFrom: kind.pullFrom, Origin: fmt.Sprintf("%s:%d", m.origin, n.Line)}
 	if err := mirror.CheckSource(r.Source); err != nil {

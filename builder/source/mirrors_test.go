@@ -72,6 +72,24 @@ func TestMirrors(t *testing.T) {
 	}
 }
 
+// An install-config has the mirrors of a site, and no kind.
+func TestMirrorsOfAnInstallConfig(t *testing.T) {
+	for _, key := range []string{"imageDigestSources", "imageContentSources"} {
+		path := list(t, "install-config.yaml", "apiVersion: v1\nmetadata: {name: edge}\n"+key+
+			":\n- mirrors: [mirror.lab/a]\n  source: quay.io/a\n")
+		rules, _, err := source.ReadMirrors([]string{path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []mirror.Rule{
+			{Source: "quay.io/a", Mirrors: []string{"mirror.lab/a"}, PullFrom: mirror.Digest, Origin: path + ":4"},
+		}
+		if diff := cmp.Diff(want, rules); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", key, diff)
+		}
+	}
+}
+
 // wrongMirrors is a file with an error, and the error.
 type wrongMirrors struct {
 	content string

@@ -47,8 +47,8 @@ var systemErrors = []cli.SystemError{
 	{syscall.EDQUOT, cli.ExitSpace, "free space there, or choose another folder with -o"},
 	{
 		syscall.EFBIG, cli.ExitSpace,
-		"the file system, or `ulimit -f`, takes no file of this size (FAT: 4 GiB): choose another folder with -o, and copy the " +
-			"result with `pinbox medium --split 4G`",
+		"the file system, or `ulimit -f`, takes no file of this size (FAT: 4 GiB): choose another folder with -o, and " +
+			"copy the result with `pinbox medium --split 4G`",
 	},
 	{syscall.EROFS, cli.ExitUsage, "choose another folder with -o"},
 	{fs.ErrNotExist, cli.ExitInput, "check the path"},

@@ -269,8 +269,8 @@ const (
 	maxXattrValue = 64 << 10
 )
 
-// xattrs returns the extended attributes of an entry, without SELinux labels, as containers/storage
-// does (xattrsToIgnore): those of overlayfs itself too. Attributes that the kernel would refuse during a pull are errors.
+// xattrs returns the extended attributes of an entry, without SELinux labels, as containers/storage does
+// (xattrsToIgnore): those of overlayfs itself too. Attributes that the kernel would refuse during a pull are errors.
 func xattrs(hdr *tar.Header, mode uint32) (map[string]string, error) {
 	var attrs map[string]string
 	for key, value := range hdr.PAXRecords {

@@ -59,9 +59,9 @@ const (
 var ErrLimit = fault.New(fault.Input, "larger than a node reads",
 	"make two releases of it, under two names of appliances; docs/format.md has all limits")
 
-// CheckLimits returns ErrLimit for a release that nodes would not read. documents is the size of all manifests, indexes,
-// configurations and signatures in bytes. The lock may lack what is known after its layers were read, so that it can
-// still become too large: then its Encode fails.
+// CheckLimits returns ErrLimit for a release that nodes would not read. documents is the size of all manifests,
+// indexes, configurations and signatures in bytes. The lock may lack what is known after its layers were read, so that
+// it can still become too large: then its Encode fails.
 func CheckLimits(lock pinset.Lock, sets []pinset.Set, documents int64) error {
 	for _, s := range sets {
 		if n := len(s.Render()); n > MaxSetBytes {

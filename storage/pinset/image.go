@@ -30,8 +30,9 @@ type Image struct {
 	Digest digest.Digest
 }
 
-// ParseImage reads "host/path@sha256:…".
+// ParseImage reads "host/path@sha256:…". index.docker.io is docker.io.
 func ParseImage(s string) (Image, error) {
+	s = dockerHub(s)
 	named, err := reference.ParseNormalizedNamed(s)
 	if err != nil {
 		return Image{}, fmt.Errorf("image %q: %w (%w)", s, ErrBadName, err)

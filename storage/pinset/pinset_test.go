@@ -52,7 +52,7 @@ func TestParseImage(t *testing.T) {
 		"busybox" + d:                                    pinset.ErrShortName,
 		"library/busybox" + d:                            pinset.ErrShortName,
 		"docker.io/busybox" + d:                          pinset.ErrShortName,
-		"index.docker.io/library/busybox" + d:            pinset.ErrShortName,
+		"index.docker.io/busybox" + d:                    pinset.ErrShortName,
 		"quay.io/A/b" + d:                                pinset.ErrBadName,
 		"quay.io/a/b@sha256:ABC":                         pinset.ErrBadName,
 		"":                                               pinset.ErrBadName,

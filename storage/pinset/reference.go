@@ -20,8 +20,9 @@ type Reference struct {
 }
 
 // ParseReference reads "host/path", "host/path:tag", "host/path@sha256:…" or
-// "host/path:tag@sha256:…". A name without tag and digest gets the tag latest.
+// "host/path:tag@sha256:…". A name without tag and digest gets the tag latest. index.docker.io is docker.io.
 func ParseReference(s string) (Reference, error) {
+	s = dockerHub(s)
 	r, err := normalize(s)
 	if err != nil {
 		return Reference{}, err
@@ -30,6 +31,14 @@ func ParseReference(s string) (Reference, error) {
 		return Reference{}, shortName(s, r.String())
 	}
 	return r.latest(), nil
+}
+
+// dockerHub replaces the other name of docker.io, which go-containerregistry writes (crane, kaniko, Hauler).
+func dockerHub(s string) string {
+	if path, ok := strings.CutPrefix(s, "index.docker.io/"); ok {
+		return "docker.io/" + path
+	}
+	return s
 }
 
 // Expand reads a name as CRI-O reads the image name of a container: "docker.io/nginx" is

@@ -23,13 +23,15 @@ func (r *Reader) entries(n *node, f func(dirent) error) error {
 	return r.entriesFrom(n, stretch{start: n.start}, f)
 }
 
-// stretch is where a stretch of a directory's listing starts: the block, and how many bytes of the listing are before it.
+// stretch is where a stretch of a directory's listing starts: the block, and how many bytes of the listing are before
+// it.
 type stretch struct {
 	start  uint64
 	before int64
 }
 
-// entriesFrom calls f for each entry of a directory that is not before a stretch, in the order of their names, until f fails.
+// entriesFrom calls f for each entry of a directory that is not before a stretch, in the order of their names, until f
+// fails.
 func (r *Reader) entriesFrom(n *node, first stretch, f func(dirent) error) error {
 	if n.kind != typeDir {
 		return syscall.ENOTDIR
@@ -136,8 +138,8 @@ func (r *Reader) find(n *node, name string) (found dirent, ok bool, err error) {
 	return found, ok, err
 }
 
-// stretch returns where the entries start among which a name is, by the index that the image has of a large directory: it
-// names the first entry of each further block of the listing.
+// stretch returns where the entries start among which a name is, by the index that the image has of a large directory:
+// it names the first entry of each further block of the listing.
 func (n *node) stretch(name string) (stretch, error) {
 	last, c := stretch{start: n.start}, n.blocks
 	for range n.indexed {
