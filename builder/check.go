@@ -22,7 +22,7 @@ func Check(ctx context.Context, o Options) (warnings []string, err error) {
 	if err == nil {
 		defer func() { err = errors.Join(err, material.Close()) }()
 	}
-	registries, mirrorWarnings, unreadable := readMirrors(o.Appliance.Spec.Mirrors)
+	registries, mirrorWarnings, unreadable := readMirrors(ctx, o.Appliance.Spec.Mirrors)
 	errs = append(errs, err, source.InField("spec.mirrors", unreadable))
 	warnings = slices.Concat(material.Warnings, mirrorWarnings)
 	if len(o.From) > 0 {

@@ -37,7 +37,7 @@ func TestLintReportsWhatCRIOLacks(t *testing.T) {
 	for _, name := range names {
 		status, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: name}})
 		exists := err == nil && status.Image != nil
-		objects, err := source.ReadObjects([]string{"-"},
+		objects, err := source.ReadObjects(t.Context(), []string{"-"},
 			strings.NewReader("containers: [{image: '"+name+"', imagePullPolicy: Never}]"))
 		if err != nil {
 			t.Fatal(err)

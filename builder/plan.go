@@ -77,7 +77,7 @@ func makePlan(
 	if p.spec.OpenShift != nil {
 		p.material.ForCluster(p.spec.OpenShift.PoolNames())
 	}
-	registries, mirrorWarnings, err := readMirrors(p.spec.Mirrors)
+	registries, mirrorWarnings, err := readMirrors(ctx, p.spec.Mirrors)
 	if err != nil {
 		return p, err
 	}
@@ -155,8 +155,8 @@ func (o Options) sourceOptions() source.Options {
 }
 
 // readMirrors returns the registries.conf(5) drop-in for all mirrors; nil if there are none.
-func readMirrors(paths []string) (registries []byte, warnings []string, err error) {
-	rules, warnings, err := source.ReadMirrors(paths)
+func readMirrors(ctx context.Context, paths []string) (registries []byte, warnings []string, err error) {
+	rules, warnings, err := source.ReadMirrors(ctx, paths)
 	if err != nil {
 		return nil, nil, err
 	}

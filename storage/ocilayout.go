@@ -77,7 +77,8 @@ func (e layoutEntry) other(name string) bool {
 	case strings.Contains(e.Annotations["kind"], "/"):
 		return kind != "image" && kind != "imageIndex"
 	}
-	return name == "" && e.ArtifactType != ""
+	// go-containerregistry gives an image the type of its configuration.
+	return name == "" && artifactType(e.ArtifactType, nil) != ""
 }
 
 // UnmarshalJSON validates each entry while it is read: 4 MiB of empty ones would take much memory.

@@ -269,7 +269,10 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	if info.MediaType != imgspecv1.MediaTypeImageConfig && info.MediaType != manifest.DockerV2Schema2ConfigMediaType {
 		return fmt.Errorf("%w: its configuration is of type %q", ErrNotImage, info.MediaType)
 	}
-	if info.Digest.Validate() != nil || info.Digest.Algorithm() != digest.SHA256 {
+	if err := checkAlgorithm("its configuration", info.Digest); err != nil {
+		return err
+	}
+	if info.Digest.Validate() != nil {
 		return fmt.Errorf("%w: its configuration has the digest %q", ErrNotImage, info.Digest)
 	}
 	var err error
@@ -303,7 +306,10 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 			return fmt.Errorf("%w: layer %d is encrypted", ErrNotImage, i)
 		}
 		for _, d := range []digest.Digest{l.Digest, diffIDs[i]} {
-			if d.Validate() != nil || d.Algorithm() != digest.SHA256 {
+			if err := checkAlgorithm(fmt.Sprintf("layer %d", i), d); err != nil {
+				return err
+			}
+			if d.Validate() != nil {
 				return fmt.Errorf("%w: layer %d has the digest %q", ErrNotImage, i, d)
 			}
 		}

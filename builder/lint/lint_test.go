@@ -40,7 +40,7 @@ var locked = pinset.Lock{Version: pinset.LockVersion, Images: []pinset.LockedIma
 // check returns the findings of one object.
 func check(t *testing.T, lock pinset.Lock, object string) (findings []lint.Finding) {
 	t.Helper()
-	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(object))
+	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(object))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestLines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	read, err := source.ReadObjects([]string{filepath.Join(dir, "b.yaml"), dir}, nil)
+	read, err := source.ReadObjects(t.Context(), []string{filepath.Join(dir, "b.yaml"), dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -68,7 +68,7 @@ func TestSetsWithoutAPool(t *testing.T) {
 	for labels, want := range map[string]int{
 		"": 1, ", labels: {machineconfiguration.openshift.io/role: worker}": 0, ", labels: {role: worker}": 1,
 	} {
-		objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(fmt.Sprintf(set, labels)))
+		objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(fmt.Sprintf(set, labels)))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,7 +44,7 @@ func FuzzManifests(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'quay.io/a/b:1'}]}\n"))
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems:\n- &a {kind: Pod}\n- *a\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = source.ReadManifests(fuzzFile(t, "objects.yaml", text), "")
+		_, _ = source.ReadManifests(t.Context(), fuzzFile(t, "objects.yaml", text), "")
 	})
 }
 

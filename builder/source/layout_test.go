@@ -39,7 +39,8 @@ func (l *layoutDir) manifest(config, more string, annotations map[string]string)
 	l.t.Helper()
 	d := l.blob(`{"schemaVersion":2,"config":{"mediaType":"`+config+`","digest":"sha256:`+strings.Repeat("a", 64)+
 		`","size":2},"layers":[]`+more+`}`, godigest.SHA256)
-	l.entries = append(l.entries, map[string]any{"digest": d, "annotations": annotations})
+	// As go-containerregistry writes it.
+	l.entries = append(l.entries, map[string]any{"digest": d, "artifactType": config, "annotations": annotations})
 	return d
 }
 

@@ -61,8 +61,8 @@ func (l *ImageLists) Validate() error { return nil }
 func (l *ImageLists) PathFields() []*string { return pointers(*l) }
 
 // Read implements Source.
-func (l *ImageLists) Read(_ context.Context, o Options) (Content, error) {
-	return readListings(*l, func(path string) (Listing, error) { return ReadList(path, o.Platform) })
+func (l *ImageLists) Read(ctx context.Context, o Options) (Content, error) {
+	return readListings(*l, func(path string) (Listing, error) { return ReadList(ctx, path, o.Platform) })
 }
 
 // readListings reads all files, and reports all errors at once.
@@ -81,8 +81,8 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 // ReadList reads a file of images: one a line, with # comments; the release JSON of MicroShift,
 // whose images are under "images"; the Images of kubeadm; or an Images manifest of Hauler, whose platform must be the
 // given one. It reports all errors at once.
-func ReadList(path string, platform pinset.Platform) (Listing, error) {
-	f, err := input.Open(path)
+func ReadList(ctx context.Context, path string, platform pinset.Platform) (Listing, error) {
+	f, err := input.Named(ctx, path)
 	if err != nil {
 		return Listing{}, err
 	}

@@ -79,15 +79,15 @@ func (l *Manifests) Validate() error {
 func (l *Manifests) PathFields() []*string { return pointers(l.Paths) }
 
 // Read implements Source.
-func (l *Manifests) Read(context.Context, Options) (Content, error) {
-	return readListings(l.Paths, func(path string) (Listing, error) { return ReadManifests(path, l.Possible) })
+func (l *Manifests) Read(ctx context.Context, _ Options) (Content, error) {
+	return readListings(l.Paths, func(path string) (Listing, error) { return ReadManifests(ctx, path, l.Possible) })
 }
 
 // ReadManifests finds the images in files of Kubernetes objects and in folders of them, such as the output of `helm
 // template` or `kustomize build`: those of pods and of other fields that say so, and as possible says those that may be
 // images.
-func ReadManifests(path string, possible PossibleImages) (Listing, error) {
-	objects, err := ReadObjects([]string{path}, nil)
+func ReadManifests(ctx context.Context, path string, possible PossibleImages) (Listing, error) {
+	objects, err := ReadObjects(ctx, []string{path}, nil)
 	if err != nil {
 		return Listing{}, err
 	}

@@ -59,7 +59,7 @@ func TestManifests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	manifests, err := source.ReadManifests(dir, "")
+	manifests, err := source.ReadManifests(t.Context(), dir, "")
 	if err != nil || len(manifests.Possible)+len(manifests.Warnings) > 0 {
 		t.Fatalf("got %+v, %v; want no error, no warnings and no unknown kinds", manifests, err)
 	}
@@ -141,7 +141,7 @@ func TestKinds(t *testing.T) {
 // checkKind checks that the images of content are the wanted ones, each with its policy.
 func checkKind(t *testing.T, content string, want []string) {
 	t.Helper()
-	objects, err := source.ReadObjects([]string{list(t, "x.yaml", content)}, nil)
+	objects, err := source.ReadObjects(t.Context(), []string{list(t, "x.yaml", content)}, nil)
 	if err != nil || slices.ContainsFunc(objects.Possible, func(p source.Possible) bool { return !strings.HasPrefix(p.Path, "metadata") }) {
 		t.Errorf("got %v and the possible images %+v, want neither\n%s", err, objects.Possible, content)
 	}
@@ -158,7 +158,7 @@ func checkKind(t *testing.T, content string, want []string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q\n%s", got, want, content)
 	}
-	if l, err := source.ReadManifests(list(t, "x.yaml", content), ""); err != nil || len(l.Names) != len(want) {
+	if l, err := source.ReadManifests(t.Context(), list(t, "x.yaml", content), ""); err != nil || len(l.Names) != len(want) {
 		t.Errorf("got %+v, %v; want the images %q\n%s", l, err, want, content)
 	}
 }
@@ -167,7 +167,7 @@ func checkKind(t *testing.T, content string, want []string) {
 func TestNoImagesInSchemas(t *testing.T) {
 	const crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\n" +
 		"spec: {versions: [{schema: {image: {default: quay.io/a/b:1}, baseImage: quay.io/a/b:1}}]}\n"
-	if l, err := source.ReadManifests(list(t, "x.yaml", crd), ""); !errors.Is(err, source.ErrNoImages) {
+	if l, err := source.ReadManifests(t.Context(), list(t, "x.yaml", crd), ""); !errors.Is(err, source.ErrNoImages) {
 		t.Errorf("got %+v, %v, want no images", l, err)
 	}
 }
@@ -178,13 +178,13 @@ func TestExpressions(t *testing.T) {
 	const task = "apiVersion: tekton.dev/v1\nkind: Task\nspec:\n  steps:\n  - image: $(params.image)\n"
 	const workflow = "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - container:\n" +
 		"      image: \"quay.io/a/{{inputs.parameters.image}}\"\n"
-	l, err := source.ReadManifests(list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow), "")
+	l, err := source.ReadManifests(t.Context(), list(t, "x.yaml", task+"  - image: quay.io/a/b:1\n---\n"+workflow), "")
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0],
 		"x.yaml:5: left out: image $(params.image) is filled in when the object runs") ||
 		!strings.Contains(l.Warnings[1], "x.yaml:13: ") {
 		t.Errorf("got %+v, %v; want one name, and a warning for each of lines 5 and 13", l, err)
 	}
-	if _, err := source.ReadManifests(list(t, "x.yaml", task), ""); !errors.Is(err, source.ErrNoImages) ||
+	if _, err := source.ReadManifests(t.Context(), list(t, "x.yaml", task), ""); !errors.Is(err, source.ErrNoImages) ||
 		!strings.Contains(err.Error(), "$(params.image)") {
 		t.Errorf("got %v, want %v with $(params.image)", err, source.ErrNoImages)
 	}
@@ -192,7 +192,7 @@ func TestExpressions(t *testing.T) {
 		"kind: Pod\nspec: {containers: [{image: $(IMAGE)}]}\n",
 		strings.Replace(workflow, "\"quay.io/a/{{inputs.parameters.image}}\"", "{{ .Values.image }}", 1),
 	} {
-		if _, err := source.ReadManifests(list(t, "x.yaml", content), ""); !errors.Is(err, pinset.ErrBadName) {
+		if _, err := source.ReadManifests(t.Context(), list(t, "x.yaml", content), ""); !errors.Is(err, pinset.ErrBadName) {
 			t.Errorf("got %v, want %v", err, pinset.ErrBadName)
 		}
 	}
@@ -211,14 +211,14 @@ func TestInvalidManifests(t *testing.T) {
 		"no container": {"kind: ConfigMap\n", source.ErrNoImages, "x.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := source.ReadManifests(list(t, "x.yaml", c.content), ""); !errors.Is(err, c.want) ||
+			if _, err := source.ReadManifests(t.Context(), list(t, "x.yaml", c.content), ""); !errors.Is(err, c.want) ||
 				!strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
 		})
 	}
 	owner := "ownerReferences: [{apiVersion: machineconfiguration.openshift.io/v1, kind: PinnedImageSet, name: x}]"
-	if objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(owner)); err != nil || len(objects.Sets) > 0 {
+	if objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(owner)); err != nil || len(objects.Sets) > 0 {
 		t.Errorf("a set as owner: got the sets %+v, %v; want none", objects.Sets, err)
 	}
 }
@@ -227,7 +227,7 @@ func TestInvalidManifests(t *testing.T) {
 // to ignore the former, and a stack overflow with the latter.
 func TestAliases(t *testing.T) {
 	content := "a: &a {imagePullPolicy: Always}\nb: &b {image: quay.io/a/b:1}\nspec:\n  containers:\n  - <<: [*a, *b]\n"
-	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(content))
 	if err != nil || len(objects.Uses) != 1 || objects.Uses[0].Policy.Text != "Always" ||
 		objects.Uses[0].Image.Text != "quay.io/a/b:1" {
 		t.Errorf("got %+v, %v; want quay.io/a/b:1 with the policy Always", objects.Uses, err)
@@ -241,10 +241,10 @@ func TestAliases(t *testing.T) {
 	} {
 		t.Run(text, func(t *testing.T) {
 			file := list(t, "x.yaml", content)
-			_, _, inMirrors := source.ReadMirrors([]string{file})
-			_, inManifests := source.ReadManifests(file, "")
-			_, _, inSets := source.ReadSets([]string{file})
-			_, inList := source.ReadList(file, "linux/amd64")
+			_, _, inMirrors := source.ReadMirrors(t.Context(), []string{file})
+			_, inManifests := source.ReadManifests(t.Context(), file, "")
+			_, _, inSets := source.ReadSets(t.Context(), []string{file})
+			_, inList := source.ReadList(t.Context(), file, "linux/amd64")
 			for want, err := range map[error]error{
 				source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList,
 			} {
@@ -268,24 +268,24 @@ func TestAliasesInOtherInputs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := list(t, "x.yaml", content)
-			sets, _, err := source.ReadSets([]string{file})
+			sets, _, err := source.ReadSets(t.Context(), []string{file})
 			if err != nil || len(sets) != 1 || len(sets[0].Images) != 1 {
 				t.Errorf("ReadSets: got %+v, %v; want a set with one image", sets, err)
 			}
-			objects, err := source.ReadObjects([]string{file}, nil)
+			objects, err := source.ReadObjects(t.Context(), []string{file}, nil)
 			if err != nil || len(objects.Sets) != 1 || len(objects.Sets[0].Images) != 1 {
 				t.Errorf("ReadObjects: got %+v, %v; want a set with one image", objects.Sets, err)
 			}
 		})
 	}
-	rules, _, err := source.ReadMirrors([]string{
+	rules, _, err := source.ReadMirrors(t.Context(), []string{
 		list(t, "x.yaml", "apiVersion: config.openshift.io/v1\nkind: ImageDigestMirrorSet\n"+
 			"status: &s {imageDigestMirrors: [{source: quay.io/a, mirrors: [mirror.lab/a]}]}\nspec: *s\n"),
 	})
 	if err != nil || len(rules) != 1 {
 		t.Errorf("mirrors: got %+v, %v; want one rule", rules, err)
 	}
-	l, err := source.ReadList(list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\n"+
+	l, err := source.ReadList(t.Context(), list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\n"+
 		"spec: {images: [{name: *n}]}\n"), "linux/amd64")
 	if err != nil || len(l.Names) != 1 || l.Names[0].String() != "quay.io/a/b:1" {
 		t.Errorf("a list: got %+v, %v; want quay.io/a/b:1", l, err)
@@ -296,18 +296,18 @@ func TestAliasesInOtherInputs(t *testing.T) {
 // YAML.
 func TestConsecutiveJSON(t *testing.T) {
 	const set = `{"apiVersion": "machineconfiguration.openshift.io/v1", "kind": "PinnedImageSet", "metadata": {"name": "NAME"},` + "\n" + ` "spec": {"pinnedImages": [{"name": "quay.io/a/b` + digest + `"}]}}` + "\n"
-	sets, _, err := source.ReadSets([]string{
+	sets, _, err := source.ReadSets(t.Context(), []string{
 		list(t, "x.json", strings.Replace(set, "NAME", "a", 1)+strings.Replace(set, "NAME", "b", 1)),
 	})
 	if err != nil || len(sets) != 2 || !strings.HasSuffix(sets[1].Origin, "x.json:3") {
 		t.Errorf("sets: got %+v, %v; want 2, the second from line 3", sets, err)
 	}
 	const pod = `{"kind": "Pod", "spec": {"containers": [{` + "\n" + `"image": "quay.io/a/b:1"}]}}` + "\n"
-	l, err := source.ReadManifests(list(t, "x.json", pod+pod), "")
+	l, err := source.ReadManifests(t.Context(), list(t, "x.json", pod+pod), "")
 	if err != nil || len(l.Names) != 2 || !strings.HasSuffix(l.Names[1].Origin, "x.json:4") {
 		t.Errorf("manifests: got %+v, %v; want 2 names, the second from line 4", l, err)
 	}
-	_, err = source.ReadManifests(list(t, "x.json", pod+pod+"{"), "")
+	_, err = source.ReadManifests(t.Context(), list(t, "x.json", pod+pod+"{"), "")
 	const want = "line 4: after 2 JSON values"
 	if !errors.Is(err, source.ErrManifest) || !strings.Contains(err.Error(), want) {
 		t.Errorf("a truncated object: got %v, want %v with %q", err, source.ErrManifest, want)
@@ -316,7 +316,7 @@ func TestConsecutiveJSON(t *testing.T) {
 
 // Anchors are resolved wherever an alias or a merge key refers to them.
 func TestObjectsWithAnchors(t *testing.T) {
-	objects, err := source.ReadObjects([]string{"-",
+	objects, err := source.ReadObjects(t.Context(), []string{"-",
 		list(t, "more.yaml", "containers: [{image: null}, {image: quay.io/site/more:1}]\n")}, strings.NewReader(`x: &defaults
   image: quay.io/site/app:1
   imagePullPolicy: Always
@@ -358,7 +358,7 @@ func TestInvalidObjects(t *testing.T) {
 		"nothing": {"", source.ErrNoImages, "-: no container"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := source.ReadObjects([]string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) ||
+			if _, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(c.content)); !errors.Is(err, c.want) ||
 				!strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
@@ -370,7 +370,7 @@ func TestInvalidObjects(t *testing.T) {
 func TestImageVolumes(t *testing.T) {
 	const content = "kind: Pod\nspec:\n  containers: [{image: quay.io/a/run:1}]\n" +
 		"  volumes: [{name: model, image: {reference: quay.io/a/model:1, pullPolicy: Never}}]\n"
-	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}

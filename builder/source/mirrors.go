@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,7 +14,6 @@ import (
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Errors of files of mirrors.
@@ -46,7 +46,7 @@ func mirrorKinds() map[string]mirrorKind {
 // ReadMirrors reads the rules of ImageDigestMirrorSets, ImageTagMirrorSets and
 // ImageContentSourcePolicies from files, and from all files in folders that end in .yaml, .yml or
 // .json. Warnings describe rules without effect.
-func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err error) {
+func ReadMirrors(ctx context.Context, paths []string) (rules []mirror.Rule, warnings []string, err error) {
 	seen := map[string]int{} // objects by file
 	var errs []error
 	for _, path := range paths {
@@ -63,7 +63,7 @@ func ReadMirrors(paths []string) (rules []mirror.Rule, warnings []string, err er
 				continue
 			}
 			m := mirrorReader{origin: file}
-			if err := m.read(); err != nil {
+			if err := m.read(ctx, path); err != nil {
 				errs, found = append(errs, err), found+1
 				continue
 			}
@@ -92,8 +92,8 @@ type mirrorReader struct {
 	errs     []error
 }
 
-func (m *mirrorReader) read() error {
-	f, err := input.Open(m.origin)
+func (m *mirrorReader) read(ctx context.Context, path string) error {
+	f, err := open(ctx, m.origin, path)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func TestMirrors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rules, warnings, err := source.ReadMirrors([]string{dir, filepath.Join(dir, "a.yaml")}) // a file counts once
+	rules, warnings, err := source.ReadMirrors(t.Context(), []string{dir, filepath.Join(dir, "a.yaml")}) // a file counts once
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestMirrorsOfAnInstallConfig(t *testing.T) {
 	for _, key := range []string{"imageDigestSources", "imageContentSources"} {
 		path := list(t, "install-config.yaml", "apiVersion: v1\nmetadata: {name: edge}\n"+key+
 			":\n- mirrors: [mirror.lab/a]\n  source: quay.io/a\n")
-		rules, _, err := source.ReadMirrors([]string{path})
+		rules, _, err := source.ReadMirrors(t.Context(), []string{path})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,18 +168,18 @@ func TestInvalidMirrors(t *testing.T) {
 	for _, tests := range []map[string]wrongMirrors{wrongRules(), wrongObjects()} {
 		for name, c := range tests {
 			t.Run(name, func(t *testing.T) {
-				_, _, err := source.ReadMirrors([]string{list(t, "x.yaml", c.content)})
+				_, _, err := source.ReadMirrors(t.Context(), []string{list(t, "x.yaml", c.content)})
 				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 					t.Errorf("got %v, want %v: %s", err, c.want, c.text)
 				}
 			})
 		}
 	}
-	if _, _, err := source.ReadMirrors([]string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
+	if _, _, err := source.ReadMirrors(t.Context(), []string{"/no/such"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, os.ErrNotExist)
 	}
 	// All errors of a file are reported at once.
-	_, _, err := source.ReadMirrors([]string{
+	_, _, err := source.ReadMirrors(t.Context(), []string{
 		list(t, "x.yaml", strings.NewReplacer("quay.io/a", "quay.io/A", "quay.io/b", "quay.io/B").Replace(mirrors)),
 	})
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:6:") || !strings.Contains(err.Error(), "x.yaml:21:") {
@@ -194,7 +194,7 @@ func TestMirrorsOfOCMirror(t *testing.T) {
 		t.Skipf("no sample of oc-mirror: %v", err)
 	}
 	for _, dir := range dirs {
-		rules, _, err := source.ReadMirrors([]string{dir})
+		rules, _, err := source.ReadMirrors(t.Context(), []string{dir})
 		if err != nil || len(rules) == 0 {
 			t.Errorf("%s: got %d rules, %v; want some", dir, len(rules), err)
 			continue

@@ -2,6 +2,7 @@ package source
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -77,12 +78,16 @@ type Objects struct {
 
 // ReadObjects reads files and folders of Kubernetes objects, each file once; "-" is
 // stdin, if there is one.
-func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
+func ReadObjects(ctx context.Context, paths []string, stdin io.Reader) (Objects, error) {
 	w := walker{taken: map[*yaml.Node]bool{}, listed: map[place]bool{}}
 	seen := map[string]bool{}
 	for _, path := range paths {
 		if path == "-" && stdin != nil {
-			if err := w.stream(stdin, "stdin"); err != nil {
+			all, err := input.Stream(ctx, stdin)
+			if err == nil {
+				err = w.stream(all, "stdin")
+			}
+			if err != nil {
 				return Objects{}, err
 			}
 			continue
@@ -97,7 +102,7 @@ func ReadObjects(paths []string, stdin io.Reader) (Objects, error) {
 			} else {
 				seen[clean] = true
 			}
-			if err := w.read(file); err != nil {
+			if err := w.read(ctx, file, path); err != nil {
 				return Objects{}, err
 			}
 		}
@@ -128,13 +133,13 @@ type walker struct {
 	err               error
 }
 
-func (w *walker) read(path string) error {
-	f, err := input.Open(path)
+func (w *walker) read(ctx context.Context, file, path string) error {
+	f, err := open(ctx, file, path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return w.stream(f, path)
+	return w.stream(f, file)
 }
 
 func (w *walker) stream(r io.Reader, name string) error {

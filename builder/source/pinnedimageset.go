@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -42,7 +43,7 @@ func (l *PinnedImageSets) Read(context.Context, Options) (Content, error) {
 // ReadSets reads sets from files, and from all files in folders that end in .yaml, .yml or .json.
 // Sets are sorted by name. Warnings describe what the cluster's API would refuse, and what was left
 // out.
-func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) {
+func ReadSets(ctx context.Context, paths []string) (sets []pinset.Set, warnings []string, err error) {
 	seen := map[string]bool{}
 	var errs []error
 	for _, path := range paths {
@@ -59,7 +60,7 @@ func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) 
 			} else {
 				seen[clean] = true
 			}
-			more, others, err := read(file)
+			more, others, err := read(ctx, file, path)
 			if err != nil {
 				errs, found = append(errs, err), found+1
 				continue
@@ -86,13 +87,21 @@ func ReadSets(paths []string) (sets []pinset.Set, warnings []string, err error) 
 	return sets, warnings, nil
 }
 
-func read(path string) ([]pinset.Set, int, error) {
-	f, err := input.Open(path)
+func read(ctx context.Context, file, path string) ([]pinset.Set, int, error) {
+	f, err := open(ctx, file, path)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
-	return pinset.DecodeSets(f, path)
+	return pinset.DecodeSets(f, file)
+}
+
+// open opens a file of a path that a user names, which may be a pipe, or "-"; a file of a folder may not.
+func open(ctx context.Context, file, path string) (io.ReadCloser, error) {
+	if file == path {
+		return input.Named(ctx, path)
+	}
+	return input.Open(file)
 }
 
 // hasObjects reports whether a file is YAML or JSON, by its name.
@@ -102,6 +111,9 @@ func hasObjects(name string) bool {
 
 // expand lists the files of a folder, or the file itself.
 func expand(path string) ([]string, error) {
+	if path == "-" {
+		return []string{path}, nil
+	}
 	var files []string
 	err := filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
 		switch {

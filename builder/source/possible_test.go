@@ -27,7 +27,7 @@ func inEnv(name, value string) string {
 // found returns the images that a stream of objects names for certain, and those that may be images.
 func found(t *testing.T, content string) (certain, possible string) {
 	t.Helper()
-	objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(content))
 	if err != nil {
 		t.Fatalf("%v\n%s", err, content)
 	}
@@ -196,7 +196,7 @@ data:
     uses quay.io/a/two:1
   json: '{"url": "quay.io/a/three:1"}'
 `
-	l, err := source.ReadManifests(list(t, "x.yaml", content), "")
+	l, err := source.ReadManifests(t.Context(), list(t, "x.yaml", content), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestChoiceOfPossibleImages(t *testing.T) {
 		"": "quay.io/a/sure:1 and 1", source.ListPossible: "quay.io/a/sure:1 and 1",
 		source.TakePossible: "quay.io/a/sure:1 quay.io/a/maybe:1 and 0", source.IgnorePossible: "quay.io/a/sure:1 and 0",
 	} {
-		l, err := source.ReadManifests(file, choice)
+		l, err := source.ReadManifests(t.Context(), file, choice)
 		var names []string
 		for _, n := range l.Names {
 			names = append(names, n.String())
@@ -235,7 +235,7 @@ func TestChoiceOfPossibleImages(t *testing.T) {
 			t.Errorf("%q: got %s, %v, want %s", choice, got, err, want)
 		}
 	}
-	l, err := source.ReadManifests(file, source.RefusePossible)
+	l, err := source.ReadManifests(t.Context(), file, source.RefusePossible)
 	if err != nil || len(l.Possible) != 1 || !l.Possible[0].Refused {
 		t.Errorf("refuse: got %+v, %v, want one that is refused unless another source has it", l, err)
 	}
@@ -263,7 +263,7 @@ func TestAliasesInTextsHaveABudget(t *testing.T) {
 	for i := range 1000 {
 		content += fmt.Sprintf("  t%d: |\n    %s\n", i, strings.ReplaceAll(strings.TrimSpace(bomb), "\n", "\n    "))
 	}
-	_, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+	_, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(content))
 	if !errors.Is(err, document.ErrTooLarge) || !strings.Contains(err.Error(), "stdin:") {
 		t.Errorf("got %v, want %v with the line", err, document.ErrTooLarge)
 	}
@@ -276,7 +276,7 @@ func TestPathsOfOthers(t *testing.T) {
 		"deep": "kind: ConfigMap\ndata: " + deep, "long": "kind: ConfigMap\ndata: {? " + strings.Repeat("k", 9000) + " : quay.io/a/b:1}",
 		"lines": "kind: ConfigMap\nmetadata: {name: \"a\\nb\"}\ndata: {\"x\\n  y\\t\": quay.io/a/b:1}",
 	} {
-		objects, err := source.ReadObjects([]string{"-"}, strings.NewReader(content))
+		objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(content))
 		if err != nil || len(objects.Possible) != 1 {
 			t.Fatalf("%s: got %+v, %v, want one name", name, objects.Possible, err)
 		}

@@ -67,7 +67,7 @@ func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error
 		m.add(more)
 		errs = append(errs, InField(o.field, err))
 	}
-	sets, warnings, err := ReadSets(m.setPaths)
+	sets, warnings, err := ReadSets(ctx, m.setPaths)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return m, err
 	}

@@ -53,7 +53,8 @@ func Kinds() []Kind {
 			Flags: []Flag{{Name: "image", Value: "NAME", Set: set((*Images).add)}},
 		},
 		{
-			Key: "imageLists", Doc: "files of names: one a line, a release of MicroShift as JSON, or Images of Hauler or kubeadm",
+			Key:     "imageLists",
+			Doc:     "files of names: one a line, a release of MicroShift as JSON, or Images of Hauler or kubeadm",
 			Example: "images.txt",
 			New:     func() Source { return &ImageLists{} },
 			Flags:   []Flag{{Name: "image-list", Value: "FILE", Set: set((*ImageLists).add), Objects: []string{"Images"}}},

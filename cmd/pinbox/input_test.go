@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,7 +15,8 @@ import (
 )
 
 // A pipe or a device where a file is expected is refused at once. Bugs were to block for ever on a pipe, and to read
-// a device until no memory was left. %s in a command line is the path.
+// a device until no memory was left. %s in a command line is the path. Lists, sets, manifests and mirrors may be pipes:
+// TestInterruptAtEachWait has one that nobody writes to.
 func TestInputsThatAreNoFiles(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "quay.example.com/a@"+someDigest))
 	appliance := func(spec string) string {
@@ -23,6 +25,7 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 	}
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	with := "plan --set " + sets + " "
+	pipes := []string{"plan --set %s", "plan --image-list %s", "plan --manifests %s", with + "--mirrors %s", "lint %s"}
 	for _, args := range []string{
 		"plan -c %s", "plan --set %s", "plan --image-list %s", "plan --manifests %s", "plan --archive %s",
 		"plan --oc-mirror %s", "plan --image-set-config %s", with + "--mirrors %s", with + "--authfile %s",
@@ -36,6 +39,9 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 			"a pipe":   func(path string) error { return syscall.Mkfifo(path, 0o644) },
 			"a device": func(path string) error { return os.Symlink("/dev/zero", path) },
 		} {
+			if kind == "a pipe" && slices.Contains(pipes, args) {
+				continue
+			}
 			t.Run(args+" is "+kind, func(t *testing.T) {
 				path := filepath.Join(t.TempDir(), "input.yaml")
 				if err := make(path); err != nil {

@@ -63,7 +63,7 @@ func runLint(cmd *cobra.Command, output cli.Output, lockPath, version string, pa
 	}
 	var objects source.Objects
 	if len(paths) > 0 {
-		if objects, err = source.ReadObjects(paths, cmd.InOrStdin()); err != nil {
+		if objects, err = source.ReadObjects(cmd.Context(), paths, cmd.InOrStdin()); err != nil {
 			return err
 		}
 	}

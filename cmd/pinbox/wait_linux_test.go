@@ -138,6 +138,20 @@ var waits = map[string]func(*waiting){
 		w.listen(func(net.Conn) { close(w.reached) })
 		w.args = w.args[:len(w.args)-2] // not without TLS
 	},
+	"a pipe that the user names": func(w *waiting) {
+		pipe := filepath.Join(w.t.TempDir(), "pipe")
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+		go func() {
+			f, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for a reader
+			if err == nil {
+				w.t.Cleanup(func() { f.Close() })
+			}
+			close(w.reached)
+		}()
+		w.args = append(w.args, "--set", pipe)
+	},
 	"an answer": func(w *waiting) { w.server(func(http.ResponseWriter, *http.Request) {}) },
 	"the rest of an answer": func(w *waiting) {
 		w.server(func(a http.ResponseWriter, r *http.Request) {

@@ -24,6 +24,9 @@ import (
 var (
 	ErrCompression = fault.New(fault.Damaged, "layer cannot be decompressed",
 		"the image was damaged before it was pushed; build and push it again")
+	// ErrUnsupported is for a layer that is intact, but compressed otherwise than OCI and Docker do.
+	ErrUnsupported = fault.New(fault.Input, "pinbox does not read layers of this compression",
+		"copy the image with `skopeo copy --dest-compress-format zstd`, and name the copy")
 	ErrDiffID = fault.New(fault.Damaged, "layer content does not match the diffID of the image configuration",
 		"the image was damaged before it was pushed; build and push it again")
 )
@@ -76,7 +79,12 @@ func openStream(b *budget, from Blob) (*stream, error) {
 	}
 	in := inputs.Get().(*bufio.Reader)
 	in.Reset(blob)
-	magic, err := in.Peek(4)
+	magic, err := in.Peek(len(xzMagic))
+	if other := unsupported(magic); other != "" {
+		stop()
+		release(in)
+		return nil, errors.Join(fmt.Errorf("%w: %s", ErrUnsupported, other), blob.Close())
+	}
 	s.kind = sniff(magic)
 	if s.kind != uncompressed || !from.Verified {
 		s.sum = sha256.New()
@@ -111,12 +119,29 @@ func compressionOf(l Layer) compression {
 	return gzipCompressed // the first media types of Docker do not contain it
 }
 
+// The first bytes of a stream of xz, and of one of bzip2 with blocks of 900 kB, the default.
+const (
+	xzMagic    = "\xfd7zXZ\x00"
+	bzip2Magic = "BZh91A"
+)
+
+// unsupported names a compression that pinbox does not read.
+func unsupported(magic []byte) string {
+	switch string(magic) {
+	case xzMagic:
+		return "xz"
+	case bzip2Magic:
+		return "bzip2"
+	}
+	return ""
+}
+
 func sniff(magic []byte) compression {
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		return gzipCompressed
-	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(magic) == 4 && magic[0]&0xf0 == 0x50 &&
-		bytes.Equal(magic[1:], []byte{0x2a, 0x4d, 0x18}):
+	case bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}), len(magic) >= 4 && magic[0]&0xf0 == 0x50 &&
+		bytes.Equal(magic[1:4], []byte{0x2a, 0x4d, 0x18}):
 		return zstdCompressed
 	}
 	return uncompressed

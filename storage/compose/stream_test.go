@@ -118,6 +118,8 @@ func TestBlobsThatAreWrong(t *testing.T) {
 		"gzip cut short":            {whole(zipped[:len(zipped)/2]), compose.ErrCompression, compose.ErrDiffID},
 		"gzip without content":      {whole(zipped[:2]), compose.ErrCompression, compose.ErrDiffID},
 		"zstd cut short":            {whole(zstandard[:len(zstandard)/2]), compose.ErrCompression, compose.ErrDiffID},
+		"xz":                        {whole([]byte("\xfd7zXZ\x00\x00\x04...")), compose.ErrUnsupported, compose.ErrDiffID},
+		"bzip2":                     {whole([]byte("BZh91AY&SY...")), compose.ErrUnsupported, compose.ErrDiffID},
 		"another layer":             {whole(tarStream(t)), compose.ErrDiffID, compose.ErrCompression},
 		"no layer":                  {whole(nil), compose.ErrDiffID, compose.ErrCompression},
 		"a byte more":               {whole(append(bytes.Clone(stream), 0)), compose.ErrDiffID, nil},

@@ -1,6 +1,8 @@
 package input
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,14 +15,58 @@ import (
 
 // ErrNotRegular reports that a pipe, a socket or a device was named instead of a file.
 var ErrNotRegular = fault.New(fault.Input, "not a regular file",
-	"write what it gives to a file, and name that: the shell's <(...) is a pipe; flags and arguments that take - "+
-		"read standard input")
+	"write what it gives to a file, and name that: the shell's <(...) is a pipe; lists, sets, manifests and mirrors may "+
+		"be pipes, or - for standard input")
 
 // Open opens a regular file for reading. A folder is an error of reading, EISDIR.
 func Open(name string) (*os.File, error) { return open(name, false) }
 
 // Medium opens a regular file or a block device, such as a disk or a CD, for reading.
 func Medium(name string) (*os.File, error) { return open(name, true) }
+
+// maxPiped bounds what is read of a pipe, in bytes, as document.MaxBytes does for a file.
+const maxPiped = 64 << 20
+
+// Named opens a file that a user names, and not one that was found in a folder: it may be a pipe, or "-" for standard
+// input, of which all is read first, unless ctx ends.
+func Named(ctx context.Context, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return piped(ctx, func() (io.ReadCloser, error) { return io.NopCloser(os.Stdin), nil })
+	}
+	if fi, err := os.Stat(name); err != nil || fi.Mode()&fs.ModeNamedPipe == 0 {
+		return Open(name)
+	}
+	return piped(ctx, func() (io.ReadCloser, error) { return os.Open(name) })
+}
+
+// Stream reads a stream to its end, unless ctx ends.
+func Stream(ctx context.Context, r io.Reader) (io.ReadCloser, error) {
+	return piped(ctx, func() (io.ReadCloser, error) { return io.NopCloser(r), nil })
+}
+
+// piped reads a pipe. Nothing can end the wait for what writes to it, so when ctx ends it is left to itself.
+func piped(ctx context.Context, open func() (io.ReadCloser, error)) (io.ReadCloser, error) {
+	type result struct {
+		content []byte
+		err     error
+	}
+	done := make(chan result, 1)
+	go func() {
+		from, err := open()
+		if err != nil {
+			done <- result{err: err}
+			return
+		}
+		content, err := io.ReadAll(io.LimitReader(from, maxPiped+1)) // a byte more, so that the reader refuses it
+		done <- result{content, errors.Join(err, from.Close())}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case r := <-done:
+		return io.NopCloser(bytes.NewReader(r.content)), r.err
+	}
+}
 
 // Read reads a regular file.
 func Read(name string) ([]byte, error) {

@@ -70,6 +70,17 @@ func TestParseImage(t *testing.T) {
 	}
 }
 
+// An API server leaves out the kind of the items of a list: `kubectl get --raw`.
+func TestRawListOfSets(t *testing.T) {
+	const list = `{"apiVersion":"machineconfiguration.openshift.io/v1","kind":"PinnedImageSetList","items":[{"metadata":` +
+		`{"name":"worker"},"spec":{"pinnedImages":[{"name":"quay.io/a/b@sha256:` +
+		`513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e"}]}}]}`
+	sets, others, err := pinset.DecodeSets(strings.NewReader(list), "list.json")
+	if err != nil || others > 0 || len(sets) != 1 || sets[0].Name != "worker" || len(sets[0].Images) != 1 {
+		t.Errorf("got %+v, %d others, %v, want the set worker", sets, others, err)
+	}
+}
+
 func TestDecodeSets(t *testing.T) {
 	a, b := pin("quay.io/x/a", 1), pin("quay.io/x/b", 2)
 	role := "  labels:\n    machineconfiguration.openshift.io/role: worker\n"

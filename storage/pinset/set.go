@@ -146,7 +146,13 @@ func (d *decoder) object(n *yaml.Node) {
 	case kind == "List" || kind == Kind+"List":
 		items := document.Field(n, "items")
 		for i := 0; items != nil && i < len(items.Content); i++ {
-			d.object(items.Content[i])
+			item := items.Content[i]
+			// An API server leaves out the kind of the items: `kubectl get --raw`.
+			if kind == Kind+"List" && group == Group && document.Field(item, "kind") == nil && item.Kind == yaml.MappingNode {
+				d.set(item)
+			} else {
+				d.object(item)
+			}
 		}
 	case kind == "":
 		d.fail(n, "%w: kind is missing; is the file complete?", ErrNotSet)

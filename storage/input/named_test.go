@@ -1,0 +1,59 @@
+package input_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/pinbox/pinbox/storage/input"
+)
+
+// What a user names may be a pipe, as the shell's <(...) is one; the end of its content is read. A device is refused.
+func TestNamed(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("content"), 0) }()
+	f, err := input.Named(t.Context(), pipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err := io.ReadAll(f); string(content) != "content" || err != nil {
+		t.Errorf("got %q, %v, want the content", content, err)
+	}
+	if err := errors.Join(f.Close(), <-written); err != nil {
+		t.Error(err)
+	}
+	if _, err := input.Open(pipe); !errors.Is(err, input.ErrNotRegular) {
+		t.Errorf("a pipe in a folder: got %v, want %v", err, input.ErrNotRegular)
+	}
+	if _, err := input.Named(t.Context(), "/dev/zero"); !errors.Is(err, input.ErrNotRegular) {
+		t.Errorf("/dev/zero: got %v, want %v", err, input.ErrNotRegular)
+	}
+}
+
+// Nothing has to be written to a pipe for the wait to end with the context.
+func TestPipeWithoutAWriter(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := input.Named(ctx, pipe); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	f, err := os.OpenFile(pipe, os.O_RDWR, 0) // lets the reader that was left to itself end
+	if err == nil {
+		err = f.Close()
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
