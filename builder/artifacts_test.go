@@ -14,8 +14,6 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -23,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -66,10 +65,10 @@ func TestArtifacts(t *testing.T) {
 func wantArtifacts(t *testing.T, o builder.Options, pin string) {
 	t.Helper()
 	if o.From == nil {
-		if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
+		if _, err := verify.Release(t.Context(), o.Out, verify.Options{}); err != nil {
 			t.Errorf("verify: %v", err)
 		}
-	} else if _, err := verify.WithBases(t.Context(), o.Out, o.From, progress.Hooks{}); err != nil {
+	} else if _, err := verify.Release(t.Context(), o.Out, verify.Options{Bases: o.From}); err != nil {
 		t.Errorf("verify: %v", err)
 	}
 	store := openStore(t, o.Out)
@@ -106,16 +105,16 @@ func wantArtifacts(t *testing.T, o builder.Options, pin string) {
 // openStore opens the squashfs of an appliance or a delta.
 func openStore(t *testing.T, out string) *squashfs.Reader {
 	t.Helper()
-	found, err := artifact.FindStore(out)
+	r, err := release.Open(out, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.Open(found.File)
+	t.Cleanup(func() { r.Close() })
+	found, err := r.Store()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { f.Close() })
-	store, err := squashfs.OpenImage(f, found.Size)
+	store, err := found.Files()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -130,7 +129,7 @@ func TestDeltaForSeveralBases(t *testing.T) {
 	sameFolders(t, union, other)
 	for _, base := range []string{old, newer} {
 		checkStores(t, want, mount(t, base, union), pins[2]...)
-		if _, err := verify.WithBases(t.Context(), union, []string{base}, progress.Hooks{}); err != nil {
+		if _, err := verify.Release(t.Context(), union, verify.Options{Bases: []string{base}}); err != nil {
 			t.Errorf("got %v with the base %s, want no error", err, base)
 		}
 	}
@@ -223,7 +222,7 @@ func TestDeltaWithoutANewLayer(t *testing.T) {
 		t.Errorf("got %+v in %d bytes, want no layers in at most 20,000 bytes", r.New, r.StoreSize)
 	}
 	checkStores(t, trees(t, pins[0]...), mount(t, base, out), pins[0]...)
-	if _, err := verify.WithBases(t.Context(), out, []string{base}, progress.Hooks{}); err != nil {
+	if _, err := verify.Release(t.Context(), out, verify.Options{Bases: []string{base}}); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
@@ -47,7 +46,7 @@ func butane(t *testing.T, path, content string) string {
 // verified verifies a folder, a medium or an ISO.
 func verified(t *testing.T, path string) {
 	t.Helper()
-	if _, err := verify.Artifact(t.Context(), path, progress.Hooks{}); err != nil {
+	if _, err := verify.Release(t.Context(), path, verify.Options{}); err != nil {
 		t.Errorf("got %v from verify, want no error", err)
 	}
 }
@@ -56,7 +55,7 @@ func verified(t *testing.T, path string) {
 func extracted(t *testing.T, image string) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := artifact.ExtractIgnition(t.Context(), image, &b); err != nil {
+	if err := artifact.Extract(t.Context(), image, artifact.IgnitionFile, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -146,7 +145,7 @@ func TestISOWithoutAStore(t *testing.T) {
 	o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX_2"
 	r := build(t, o)
 	verified(t, r.ISO)
-	if err := artifact.ExtractStore(t.Context(), r.ISO, new(bytes.Buffer)); !errors.Is(err, iso9660.ErrNotFound) {
+	if err := artifact.Extract(t.Context(), r.ISO, artifact.ISOStore, new(bytes.Buffer)); !errors.Is(err, iso9660.ErrNotFound) {
 		t.Errorf("got %v for the store of the ISO, want %v", err, iso9660.ErrNotFound)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
@@ -158,7 +157,7 @@ func TestISOWithoutAStore(t *testing.T) {
 		t.Errorf("got the label %q of the medium, want PINBOX_2", label)
 	}
 	var store bytes.Buffer
-	if err := artifact.ExtractStore(t.Context(), medium, &store); err != nil ||
+	if err := artifact.Extract(t.Context(), medium, artifact.ISOStore, &store); err != nil ||
 		!bytes.Equal(store.Bytes(), read(t, r.Out, artifact.StoreFile)) {
 		t.Errorf("got another store on the medium, %v; want %s", err, artifact.StoreFile)
 	}

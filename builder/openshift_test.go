@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/builder/verify"
@@ -65,7 +64,7 @@ func TestManifestsOfACluster(t *testing.T) {
 			if refused := cluster.Check(t, bytes.Join(objects, []byte("---\n"))); refused != "" || len(objects) != 10 {
 				t.Errorf("got %d manifests, and %s; want 10 that the cluster takes", len(objects), refused)
 			}
-			if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
+			if _, err := verify.Release(t.Context(), o.Out, verify.Options{}); err != nil {
 				t.Errorf("verify: %v", err)
 			}
 		})

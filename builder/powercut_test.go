@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -22,7 +21,7 @@ func TestPowerCutAfterABuild(t *testing.T) {
 			o.Appliance.Spec.Store.Format = name
 			o.Out = filepath.Join(disk.Dir, "out")
 			appliance.Build(t, o)
-			if _, err := verify.Artifact(t.Context(), filepath.Join(disk.Cut(t), "out"), progress.Hooks{}); err != nil {
+			if _, err := verify.Release(t.Context(), filepath.Join(disk.Cut(t), "out"), verify.Options{}); err != nil {
 				t.Errorf("after a power cut: got %v, want a folder without faults", err)
 			}
 		})

@@ -22,8 +22,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// release pushes a release of n components, and returns the options of an appliance of it.
-func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Registry, *fixtures.Access) {
+// pushRelease pushes a release of n components, and returns the options of an appliance of it.
+func pushRelease(t *testing.T, n int) (builder.Options, sample.Release, *sample.Registry, *fixtures.Access) {
 	t.Helper()
 	registry, access := appliance.Registry(t)
 	r, err := registry.PushRelease(t.Context(), "4.99.1", n)
@@ -40,7 +40,7 @@ func release(t *testing.T, n int) (builder.Options, sample.Release, *sample.Regi
 // CRI-O lists the components of a release offline, pinned and under the names that the cluster uses.
 func TestReleaseOnANode(t *testing.T) {
 	t.Parallel()
-	o, r, registry, _ := release(t, 8)
+	o, r, registry, _ := pushRelease(t, 8)
 	n := appliance.Boot(t, o, "")
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestReleaseOnANode(t *testing.T) {
 // no layer except those of the release image.
 func TestLockOfALargeRelease(t *testing.T) {
 	t.Parallel()
-	o, r, _, access := release(t, 190)
+	o, r, _, access := pushRelease(t, 190)
 	lock, _, err := builder.Plan(t.Context(), o)
 	if err != nil || len(lock.Images) != 189 { // with the release image, without rhel-coreos, and cli once
 		t.Fatalf("got %d images, %v; want 189", len(lock.Images), err)
@@ -164,7 +164,7 @@ func signedAs(t *testing.T, name, digest string) (signature, key []byte) {
 
 func TestReleaseSignature(t *testing.T) {
 	t.Parallel()
-	o, r, _, _ := release(t, 4)
+	o, r, _, _ := pushRelease(t, 4)
 	_, digest, _ := strings.Cut(r.Pin, "@")
 	signature, key := signed(t, digest)
 	otherSignature, otherKey := signed(t, "sha256:"+strings.Repeat("0", 64))

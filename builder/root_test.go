@@ -17,7 +17,6 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -153,7 +152,7 @@ func TestDirIsAMainStore(t *testing.T) {
 func TestVerifyReportsChangesOfADir(t *testing.T) {
 	o, _ := dir(t, nil)
 	verify := func() string {
-		if _, err := verify.Artifact(t.Context(), o.Out, progress.Hooks{}); err != nil {
+		if _, err := verify.Release(t.Context(), o.Out, verify.Options{}); err != nil {
 			return err.Error()
 		}
 		return ""

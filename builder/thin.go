@@ -42,7 +42,7 @@ func (w storeWriter) thin() format.Thin {
 	}}
 	for _, b := range w.bases {
 		for _, s := range b.Stores {
-			t.Bases = append(t.Bases, s.Thin())
+			t.Bases = append(t.Bases, base.Thin(s))
 		}
 	}
 	return t

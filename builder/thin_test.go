@@ -17,11 +17,11 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/thin"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -119,26 +119,29 @@ func (s site) delta(name string, thin bool, release int, from ...string) builder
 // rebuild returns the store that a node makes of a thin delta.
 func (s site) rebuild(delta string, bases ...string) []byte {
 	s.t.Helper()
-	open := func(name string) base.Store {
-		store, err := base.OpenStore(name)
+	open := func(name string) *release.Store {
+		r, err := release.Open(name, nil)
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		s.t.Cleanup(func() { store.Close() })
+		s.t.Cleanup(func() { r.Close() })
+		store, err := r.Store()
+		if err != nil || store == nil {
+			s.t.Fatalf("got %v, %v, want a store", store, err)
+		}
 		return store
 	}
-	var stores []base.Store
+	var stores []*release.Store
 	for _, b := range bases {
 		stores = append(stores, open(b))
 	}
-	whole, err := open(delta).Rebuild(s.t.Context(), stores, s.t.TempDir(), nil)
+	whole, err := base.Rebuild(s.t.Context(), open(delta), stores, s.t.TempDir(), nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer whole.Close()
 	var got bytes.Buffer
-	in := whole.Thin()
-	if _, err := io.Copy(&got, io.NewSectionReader(in.File, 0, in.Size)); err != nil {
+	if _, err := io.Copy(&got, whole.Bytes()); err != nil {
 		s.t.Fatal(err)
 	}
 	return got.Bytes()
@@ -160,7 +163,7 @@ func (s site) same(delta, thin builder.DeltaResult, bases ...string) {
 // verified checks a thin delta with its bases.
 func (s site) verified(delta string, bases ...string) verify.Result {
 	s.t.Helper()
-	v, err := verify.WithBases(s.t.Context(), delta, bases, progress.Hooks{})
+	v, err := verify.Release(s.t.Context(), delta, verify.Options{Bases: bases})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -374,7 +377,7 @@ func TestThinDeltaOfADamagedBase(t *testing.T) {
 	o := s.options("new", 1)
 	o.Thin, o.From = true, []string{old}
 	_, made := builder.Delta(t.Context(), o)
-	_, verified := verify.WithBases(t.Context(), good.Out, []string{old}, progress.Hooks{})
+	_, verified := verify.Release(t.Context(), good.Out, verify.Options{Bases: []string{old}})
 	for name, err := range map[string]error{"delta": made, "verify": verified} {
 		var of *thin.BaseError
 		if !errors.As(err, &of) || of.Store != old || of.Path != "usr/lib/library" || len(of.Layer) != 64 {

@@ -68,7 +68,7 @@ var below = map[string][]string{
 	"runtime": {
 		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/fault",
 		"storage/filelock", "storage/input",
-		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm",
+		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm", "storage/release",
 		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},
 	"ignition": {"runtime/provision", "storage/fault", "storage/layout", "storage/pinset", "storage/verity"},
@@ -132,7 +132,7 @@ var rooms = map[string][]string{
 	"storage": {
 		"storage",
 		"storage/cache storage/root",
-		"storage/compose storage/environment storage/thin",
+		"storage/compose storage/environment storage/release storage/thin",
 		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",

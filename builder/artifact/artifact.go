@@ -1,8 +1,8 @@
 package artifact
 
 import (
-	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -30,10 +30,8 @@ const (
 
 // Errors of reading a folder or an ISO.
 var (
-	ErrVerify = fault.New(fault.Damaged, "verification failed",
-		"copy it again from an intact copy, or build it again")
-	ErrNotAppliance = fault.New(fault.Input, "not an appliance's folder or ISO",
-		"name a folder or an ISO that `pinbox build` or `pinbox delta` made")
+	ErrVerify       = release.ErrVerify
+	ErrNotAppliance = release.ErrNotAppliance
 )
 
 // Names of the other files in a delta's folder, which has a lock, manifests and sums too.

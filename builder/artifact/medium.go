@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -37,17 +38,26 @@ type MediumOptions struct {
 // Medium writes the store of a folder, with its lock and signatures, to an ISO without an operating system.
 // Its volume label is the one that the node looks for.
 func Medium(ctx context.Context, o MediumOptions) error {
-	sums, err := ReadSums(o.Dir)
+	r, err := release.Open(o.Dir, nil)
 	if err != nil {
 		return err
 	}
+	defer r.Close()
+	sums, err := r.Sums()
+	if err == nil && r.Form != release.Folder {
+		err = fmt.Errorf("%s: %w", o.Dir, ErrNotAppliance)
+	}
+	if err != nil {
+		return err
+	}
+	store := r.Names.Store
 	if o.Split > 0 {
-		return split(ctx, o, sums)
+		return split(ctx, o, store, sums)
 	}
 	if err := writable(o.Out, o.Dir); err != nil {
 		return err
 	}
-	label, store, err := mediumOf(o.Dir, sums)
+	label, err := mediumLabel(r)
 	if err != nil {
 		return err
 	}
@@ -115,30 +125,30 @@ func writable(name, dir string) error {
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() == 0 {
 		return nil // iso.Create reports other problems
 	}
-	_, f, err := iso.OpenFile(name)
+	r, err := OpenISO(name)
 	if err != nil {
 		return fmt.Errorf("%s %w", name, ErrNotISO)
 	}
-	return f.Close()
+	return r.Close()
 }
 
-// mediumOf returns the volume label for a folder's medium, and the store's name in the folder.
-func mediumOf(dir string, sums layout.Sums) (label, store string, err error) {
-	if IsDelta(sums) {
-		return layout.MediumLabel, deltaStore(sums), nil
+// mediumLabel returns the volume label for the medium of a folder.
+func mediumLabel(r *release.Release) (label string, err error) {
+	if r.IsDelta() {
+		return layout.MediumLabel, nil
 	}
-	config, err := input.Read(filepath.Join(dir, IgnitionFile))
+	config, err := input.Read(filepath.Join(r.Name, IgnitionFile))
 	if err != nil {
-		return "", "", err
+		return "", err
 	}
 	label, err = ignition.VolumeLabel(config)
 	if err == nil && label == "" {
 		err = ErrNoMedium
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("%s: %w", dir, err)
+		return "", fmt.Errorf("%s: %w", r.Name, err)
 	}
-	return label, StoreFile, nil
+	return label, nil
 }
 
 // mediumTime is the time of every medium, so that equal folders give equal media: 1980-01-01, the first

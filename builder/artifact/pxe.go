@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,19 +35,24 @@ const noServer = "http://SERVER/pinbox"
 // ExtractPXE writes the files by which the system in an ISO boots from a network to a new folder, and returns their
 // names. As those of `coreos-installer iso extract pxe`, kernel and ramdisks are named after the ISO.
 func ExtractPXE(ctx context.Context, name, out string, hooks progress.Hooks) (names []string, err error) {
-	image, f, err := iso.OpenFile(name)
+	r, err := OpenISO(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	fi, err := f.Stat()
+	defer r.Close()
+	fi, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
-	config, server, err := pxeConfig(ctx, name)
-	if err != nil {
-		return nil, err
+	config, err := ignitionIn(r)
+	server := ""
+	if err == nil {
+		server, err = pxeServer(config)
 	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	image := iso.Of(r.Image)
 	files, err := image.PXE()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -89,23 +93,18 @@ func ExtractPXE(ctx context.Context, name, out string, hooks progress.Hooks) (na
 	return append(names, SumsFile), stage.Publish()
 }
 
-// pxeConfig returns the config of an ISO, and the folder on a server that has the store.
-func pxeConfig(ctx context.Context, name string) (config []byte, server string, err error) {
-	var b bytes.Buffer
-	if err := ExtractIgnition(ctx, name, &b); err != nil {
-		return nil, "", err
+// pxeServer returns the folder on a server that has the store, by a config.
+func pxeServer(config []byte) (string, error) {
+	url, onISO, err := ignition.StoreURL(config)
+	switch {
+	case err != nil:
+		return "", err
+	case onISO:
+		return "", ErrOnISO
+	case url == "":
+		return noServer, nil
 	}
-	url, onISO, err := ignition.StoreURL(b.Bytes())
-	if err == nil && onISO {
-		err = ErrOnISO
-	}
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w", name, err)
-	}
-	if url == "" {
-		return b.Bytes(), noServer, nil
-	}
-	return b.Bytes(), url[:strings.LastIndex(url, "/")], nil
+	return url[:strings.LastIndex(url, "/")], nil
 }
 
 // pxeExamples returns the examples.

@@ -25,11 +25,7 @@ const partGrain = 1 << 20
 
 // split writes a folder with the store in parts, for a stick whose file system has a limit: of 4 GiB in FAT. The
 // sums list the store as one file, and no parts; so does the signature cover it.
-func split(ctx context.Context, o MediumOptions, sums layout.Sums) (err error) {
-	store := StoreFile
-	if IsDelta(sums) {
-		store = deltaStore(sums)
-	}
+func split(ctx context.Context, o MediumOptions, store string, sums layout.Sums) (err error) {
 	if sums[store] == "" {
 		return fmt.Errorf("%s: %w", o.Dir, ErrNoMedium)
 	}

@@ -1,11 +1,9 @@
 package artifact
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -16,45 +14,9 @@ import (
 
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/fanout"
-	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
-
-// ReadSums reads SHA256SUMS of an appliance's folder.
-func ReadSums(dir string) (layout.Sums, error) {
-	content, err := input.Read(filepath.Join(dir, SumsFile))
-	if err != nil {
-		kind := ErrNotAppliance
-		if _, err := os.Stat(filepath.Join(dir, LockFile)); err == nil {
-			kind = ErrVerify // it was an appliance
-		}
-		return nil, fmt.Errorf("%s: %w", dir, fault.Wrap(kind, err))
-	}
-	return ParseSums(content, dir, SumsFile)
-}
-
-// ParseSums parses a file of sums. Errors name where, the folder or ISO, and the file in it.
-func ParseSums(content []byte, where, file string) (layout.Sums, error) {
-	sums, err := layout.ReadSums(bytes.NewReader(content), layout.MaxFolderSums)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s: %w", where, ErrVerify, file, err)
-	}
-	return sums, nil
-}
-
-// IsDelta reports whether the sums are those of a delta's folder.
-func IsDelta(sums layout.Sums) bool { return sums[DeltaFile]+deltaStore(sums) != "" }
-
-// deltaStore returns the name of the store in a delta's folder, "" if the sums list none.
-func deltaStore(sums layout.Sums) string {
-	for _, name := range []string{DeltaStoreFile, ThinStoreFile} {
-		if sums[name] != "" {
-			return name
-		}
-	}
-	return ""
-}
 
 // SumTree adds to sums the SHA-256 of every file below dir, except SHA256SUMS and files that are in sums
 // already. store is the store's name; if it is a folder, only its regular files are hashed.

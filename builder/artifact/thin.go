@@ -1,14 +1,10 @@
 package artifact
 
 import (
-	"io"
-
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/input"
-	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/thin"
 )
 
@@ -52,32 +48,21 @@ type RecipeFile struct {
 	Packed int64  `json:"packed"`
 }
 
-// ReadRecipes describes the thin delta in a folder or on a medium. It is nil for anything else.
-func ReadRecipes(name string) (*Recipes, error) {
-	store, err := FindStore(name)
-	if err != nil || store.File == "" {
-		return nil, err
-	}
-	f, err := input.Medium(store.File)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	in := io.NewSectionReader(f, store.Offset, store.Size)
-	files, err := squashfs.OpenImage(in, store.Size)
-	if err != nil {
-		return nil, err
-	}
-	records := layout.Open(files)
-	delta, err := records.Delta()
+// ReadRecipes describes a thin delta. It is nil for anything else.
+func ReadRecipes(of *release.Release) (*Recipes, error) {
+	delta, err := of.Delta()
 	if err != nil || delta.Thin == nil {
 		return nil, err
 	}
-	lock, err := records.Lock()
+	lock, err := of.Lock()
 	if err != nil {
 		return nil, err
 	}
-	recipes, err := thin.Open(thin.Store{Name: name, File: in, Size: store.Size}, thin.Limits{})
+	store, err := of.Store()
+	if err != nil {
+		return nil, err
+	}
+	recipes, err := thin.Open(thin.Store{Name: of.Name, File: store.Bytes(), Size: store.Size}, thin.Limits{})
 	if err != nil {
 		return nil, err
 	}

@@ -1,29 +1,21 @@
 package base
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/input"
-	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // ErrUnsuitable says that a store cannot be the base of a delta.
@@ -40,132 +32,40 @@ type Base struct {
 }
 
 // Read reads bases from folders, ISOs, mount points of stores, and locks. All of them must be for the platform.
-func Read(names []string, platform pinset.Platform) ([]Base, error) {
-	var bases []Base
+func Read(names []string, platform pinset.Platform) (bases []Base, err error) {
 	for _, name := range names {
-		b, err := readBase(name)
+		r, err := release.Open(name, nil)
 		if err != nil {
 			return nil, err
 		}
-		if b.Locked.Platform != platform {
-			return nil, fmt.Errorf("%s: %w for %s: it is for %s", name, ErrUnsuitable, platform, b.Locked.Platform)
+		b, err := Of(r, platform)
+		if err := errors.Join(err, r.Close()); err != nil {
+			return nil, err
 		}
 		bases = append(bases, b)
 	}
 	return bases, nil
 }
 
-func readBase(name string) (Base, error) {
-	fi, err := os.Stat(name)
-	if err != nil {
-		return Base{}, err
-	}
-	if fi.IsDir() {
-		if mounted := filepath.Join(name, layout.OwnLock); isFile(mounted) { // a store that is mounted there
-			return fileBase(mounted, "", "")
+// Of returns the base that a release for the platform is.
+func Of(r *release.Release, platform pinset.Platform) (b Base, err error) {
+	if r.Names.Sums != "" {
+		sums, err := r.Sums()
+		if err != nil {
+			return b, err
 		}
-		return folderBase(name)
+		if f, _ := format.Find(sums); f != nil && f.Describe().UnsuitableBase != "" {
+			return b, fmt.Errorf("%s: %w: %s", r.Name, ErrUnsuitable, f.Describe().UnsuitableBase)
+		}
 	}
-	if image, f, err := iso.OpenFile(name); err == nil {
-		defer f.Close()
-		return isoBaseOf(image, name)
-	}
-	if err := looksLikeLock(name); err != nil {
-		return Base{}, err
-	}
-	return fileBase(name, "", "")
-}
-
-func isFile(name string) bool {
-	fi, err := os.Stat(name)
-	return err == nil && fi.Mode().IsRegular()
-}
-
-// fileBase reads the lock in a file.
-func fileBase(name, sum, store string) (Base, error) {
-	f, err := input.Open(name)
-	if err != nil {
-		return Base{}, err
-	}
-	defer f.Close()
-	fi, err := f.Stat()
-	if err != nil {
-		return Base{}, err
-	}
-	return newBase(name, func() io.Reader { return io.NewSectionReader(f, 0, fi.Size()) }, sum, store)
-}
-
-// looksLikeLock prevents that a store, which may be large, is read as a lock.
-func looksLikeLock(name string) error {
-	f, err := input.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	start := make([]byte, 64)
-	n, err := io.ReadFull(f, start)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if !bytes.HasPrefix(bytes.TrimSpace(start[:n]), []byte("{")) {
-		return fmt.Errorf("%s: %w, and not a lock", name, artifact.ErrNotAppliance)
-	}
-	return nil
-}
-
-func folderBase(dir string) (Base, error) {
-	sums, err := artifact.ReadSums(dir)
-	if err != nil {
-		return Base{}, err
-	}
-	f, store := format.Find(sums)
-	if f != nil && f.Describe().UnsuitableBase != "" {
-		return Base{}, fmt.Errorf("%s: %w: %s", dir, ErrUnsuitable, f.Describe().UnsuitableBase)
-	}
-	return fileBase(filepath.Join(dir, artifact.LockFile), sums[artifact.LockFile], sums[store])
-}
-
-func isoBaseOf(image *iso.Image, name string) (Base, error) {
-	text, err := image.ReadText(path.Join(iso.Dir, artifact.ISOSums))
-	if errors.Is(err, iso9660.ErrNotFound) {
-		return Base{}, fmt.Errorf("%s: %w", name, fault.Wrap(artifact.ErrNotAppliance, err))
-	}
-	if err != nil {
-		return Base{}, fmt.Errorf("%s: %w", name, err)
-	}
-	sums, err := artifact.ParseSums(text, name, artifact.ISOSums)
-	if err != nil {
-		return Base{}, err
-	}
-	f, err := image.Find(path.Join(iso.Dir, artifact.ISOLock))
-	if err != nil {
-		return Base{}, fmt.Errorf("%s: %w", name, err)
-	}
-	return newBase(name, f.Reader, sums[artifact.ISOLock], sums[artifact.ISOStore])
-}
-
-// newBase decodes a lock, which it reads twice instead of holding 40 MB: it is verified first. sum is the SHA-256
-// that the lock must have, store the one of the store's file; "" if unknown.
-func newBase(name string, open func() io.Reader, sum, store string) (b Base, err error) {
-	if b.Lock, err = digest.FromReader(open()); err != nil {
-		return b, fmt.Errorf("%s: %w", name, err)
-	}
-	if sum != "" && b.Lock.Encoded() != sum {
-		return b, fmt.Errorf("%s: %w: the lock has SHA-256 %s, want %s", name, artifact.ErrVerify, b.Lock.Encoded(), sum)
-	}
-	if store != "" {
-		b.Store = digest.NewDigestFromEncoded(digest.SHA256, store)
-	}
-	again := digest.SHA256.Digester()
-	text := io.TeeReader(open(), again.Hash())
-	if b.Locked, err = artifact.DecodeLock(text, name); err != nil {
+	if b.Base, err = r.ID(); err != nil {
 		return b, err
 	}
-	if _, err := io.Copy(io.Discard, text); err != nil {
-		return b, fmt.Errorf("%s: %w", name, err)
+	if b.Locked, err = r.Lock(); err != nil {
+		return b, err
 	}
-	if again.Digest() != b.Lock {
-		return b, fmt.Errorf("%s: %w: it was changed while it was read", name, artifact.ErrVerify)
+	if b.Locked.Platform != platform {
+		return b, fmt.Errorf("%s: %w for %s: it is for %s", r.Name, ErrUnsuitable, platform, b.Locked.Platform)
 	}
 	return b, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // Errors of bases whose contents are needed.
@@ -27,10 +29,12 @@ var (
 // Contents are the stores of a base: its own and, if that is one of a delta, those that the delta needs.
 type Contents struct {
 	Name   string
-	Stores []Store
+	Stores []*release.Store
 
-	tmp          string
-	layers, seen map[string]bool // IDs, and names of stores
+	tmp    string
+	layers map[string]bool // IDs
+	seen   map[string]bool // names of releases
+	opened []io.Closer
 }
 
 // OpenContents opens the stores of a base: the folder, ISO or medium of an appliance or of a delta, or the mount
@@ -38,7 +42,11 @@ type Contents struct {
 // delta is made in the folder tmp, without a name.
 func OpenContents(ctx context.Context, name, tmp string) (*Contents, error) {
 	c := &Contents{Name: name, tmp: tmp, layers: map[string]bool{}, seen: map[string]bool{}}
-	if err := c.add(ctx, name); err != nil {
+	r, err := release.Open(name, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.add(ctx, r); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
@@ -46,62 +54,75 @@ func OpenContents(ctx context.Context, name, tmp string) (*Contents, error) {
 
 // Close closes all stores.
 func (c *Contents) Close() (err error) {
-	for _, s := range c.Stores {
-		err = errors.Join(err, s.Close())
+	for _, o := range c.opened {
+		err = errors.Join(err, o.Close())
 	}
 	return err
 }
 
-// add adds a store, after those that it needs.
-func (c *Contents) add(ctx context.Context, name string) error {
-	c.seen[filepath.Clean(name)] = true
-	s, err := OpenStore(name)
+// add adds the store of a release, after those that it needs.
+func (c *Contents) add(ctx context.Context, r *release.Release) error {
+	c.seen[filepath.Clean(r.Name)], c.opened = true, append(c.opened, r)
+	s, err := r.Store()
+	if err == nil && s == nil {
+		err = fmt.Errorf("%s: %w", r.Name, ErrNoContents)
+	}
 	if err != nil {
 		return err
 	}
-	d, err := s.delta()
-	for err == nil && slices.ContainsFunc(d.Requires(), func(id string) bool { return !c.layers[id] }) {
-		below, found := c.beside(name, d)
-		if !found {
-			err = fmt.Errorf("%s: %w", name, ErrIncomplete)
-			break
-		}
-		err = c.add(ctx, below)
-	}
-	if err == nil && d.Thin != nil {
-		var whole Store
-		whole, err = s.Rebuild(ctx, c.Stores, c.tmp, nil)
-		err = errors.Join(err, s.Close())
-		s = whole
-	}
-	if err == nil {
-		err = s.eachLayer(func(l layout.Layer) { c.layers[l.ID] = true })
-	}
+	d, err := r.Delta()
 	if err != nil {
-		return errors.Join(err, s.Close())
+		return err
+	}
+	for slices.ContainsFunc(d.Requires(), func(id string) bool { return !c.layers[id] }) {
+		below := c.beside(r.Name, d)
+		if below == nil {
+			return fmt.Errorf("%s: %w", r.Name, ErrIncomplete)
+		}
+		if err := c.add(ctx, below); err != nil {
+			return err
+		}
+	}
+	if d.Thin != nil {
+		if s, err = Rebuild(ctx, s, c.Stores, c.tmp, nil); err != nil {
+			return err
+		}
+		c.opened = append(c.opened, s)
+	}
+	files, err := s.Files()
+	if err != nil {
+		return err
+	}
+	if err := layout.Open(files).Layers(func(l layout.Layer) error {
+		c.layers[l.ID] = true
+		return nil
+	}); err != nil {
+		return fmt.Errorf("%s: %w", r.Name, err)
 	}
 	c.Stores = append(c.Stores, s)
 	return nil
 }
 
-// beside finds a store in the folder of name that is one of the bases of a delta.
-func (c *Contents) beside(name string, d pinset.Delta) (string, bool) {
+// beside opens a release in the folder of name that is one of the bases of a delta; nil if there is none.
+func (c *Contents) beside(name string, d pinset.Delta) *release.Release {
 	dir := filepath.Dir(filepath.Clean(name))
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return "", false
-	}
+	entries, _ := os.ReadDir(dir) // what cannot be read is not there
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		if c.seen[path] {
 			continue
 		}
-		b, err := readBase(path)
-		if err == nil && slices.ContainsFunc(d.Bases, func(want pinset.Base) bool {
-			return want.Lock == b.Lock && (want.Store == "" || want.Store == b.Store)
-		}) {
-			return path, true
+		r, err := release.Open(path, nil)
+		if err != nil {
+			continue
 		}
+		id, err := r.ID()
+		if err == nil && slices.ContainsFunc(d.Bases, func(want pinset.Base) bool {
+			return want.Lock == id.Lock && (want.Store == "" || want.Store == id.Store)
+		}) {
+			return r
+		}
+		_ = r.Close() // it was only read
 	}
-	return "", false
+	return nil
 }

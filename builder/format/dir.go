@@ -20,7 +20,7 @@ import (
 const Dir Name = "dir"
 
 // DirFile is the store's name in the appliance's folder.
-const DirFile = "store"
+const DirFile = layout.StoreDir
 
 // libraryDir is for the library's temporary files.
 const libraryDir = ".library"
@@ -29,7 +29,7 @@ type dirFormat struct{}
 
 func (dirFormat) Describe() Description {
 	return Description{
-		Name: Dir, File: DirFile, Marker: layout.ImagesFile,
+		Name: Dir, File: DirFile,
 		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
 			"format squashfs has predictable names",
 		Writable: root.CheckPrivileges, Limitation: root.UserNamespaceWarning,

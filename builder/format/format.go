@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"path"
 	"strings"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -46,8 +46,6 @@ type Description struct {
 	File string
 	// Delta is the store's name in a delta's folder; "" if the format cannot be a delta's.
 	Delta string
-	// Marker is a file that every store of the format contains; "" if the store is a single file.
-	Marker string
 	// Mounted is true if the node mounts the store, so that it can be on a medium, in a partition or in an
 	// ISO. Otherwise the administrator puts the tree into a folder of the node before CRI-O starts.
 	Mounted bool
@@ -186,13 +184,10 @@ func OfThin() Format { return thinFormat{} }
 // Find returns the format of the store in the folder with the sums, and the store's name there. The format
 // is nil if the sums list no store.
 func Find(sums layout.Sums) (Format, string) {
+	name := release.StoreIn(sums)
 	for _, f := range table {
-		d := f.Describe()
-		switch {
-		case sums[d.File] != "", d.Marker != "" && sums[path.Join(d.File, d.Marker)] != "":
-			return f, d.File
-		case sums[d.Delta] != "":
-			return f, d.Delta
+		if d := f.Describe(); name != "" && (name == d.File || name == d.Delta) {
+			return f, name
 		}
 	}
 	return nil, ""

@@ -22,7 +22,7 @@ import (
 var descriptions = []format.Description{
 	{Name: "squashfs", File: "store.squashfs", Delta: "delta.squashfs", Mounted: true, UsesCache: true},
 	{
-		Name: "dir", File: "store", Marker: "overlay-images/images.json",
+		Name: "dir", File: "store",
 		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
 			"format squashfs has predictable names",
 	},

@@ -3,23 +3,18 @@ package inventory
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -31,33 +26,29 @@ const (
 	maxFiles     = 20_000
 )
 
-// place is where documents are: a folder, an ISO or beside a lock.
+// place is where documents are: a release, opened, and what was found out about it.
 type place struct {
-	ctx   context.Context
-	sums  layout.Sums // nil if there are none
-	names struct{ sums, store string }
+	ctx  context.Context
+	from *release.Release
+	sums layout.Sums // nil if there are none
 	// signatures are the names of the files with signatures, by the documents.
 	signatures map[string]string
-	// hash returns the SHA-256 of a document, and read the text of a signature.
-	hash func(name string) (string, error)
-	read func(name string) ([]byte, error)
-	left int64 // bytes that may be hashed
+	left       int64 // bytes that may be hashed
 }
 
 // readDocuments lists the documents. good are those whose signatures the caller has verified.
-func (v *Inventory) readDocuments(ctx context.Context, name string, good []string) error {
-	p := &place{ctx: ctx, signatures: map[string]string{}, left: maxHashedAll}
-	fi, err := os.Stat(name)
-	if err != nil {
+func (v *Inventory) readDocuments(ctx context.Context, r *release.Release, good []string) (err error) {
+	p := &place{ctx: ctx, from: r, signatures: map[string]string{}, left: maxHashedAll}
+	if p.sums, err = r.Sums(); err != nil && r.Names.Sums != "" && !release.IsMissing(err) {
 		return err
 	}
-	if fi.IsDir() {
-		v.Documents, err = p.folder(name)
-	} else if image, f, notISO := iso.OpenFile(name); notISO == nil {
-		defer f.Close()
-		v.Documents, err = p.iso(image, name)
-	} else {
-		v.Documents, err = p.lock(name, fi.Size())
+	switch r.Form {
+	case release.Folder:
+		v.Documents, err = p.folder(r.Name)
+	case release.Medium:
+		v.Documents, err = p.iso()
+	default:
+		v.Documents, err = p.lock()
 	}
 	if err != nil {
 		return err
@@ -74,15 +65,6 @@ func (v *Inventory) readDocuments(ctx context.Context, name string, good []strin
 
 // folder lists the files of a folder.
 func (p *place) folder(dir string) (all []Document, err error) {
-	if p.sums, err = artifact.ReadSums(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	p.names.sums = artifact.SumsFile
-	_, p.names.store = format.Find(p.sums)
-	p.hash = func(name string) (string, error) {
-		return artifact.SumFile(p.ctx, filepath.Join(dir, name), progress.Hooks{})
-	}
-	p.read = func(name string) ([]byte, error) { return readSignature(filepath.Join(dir, name)) }
 	err = filepath.WalkDir(dir, func(file string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -93,7 +75,7 @@ func (p *place) folder(dir string) (all []Document, err error) {
 		}
 		name = filepath.ToSlash(name)
 		if e.IsDir() {
-			if name == p.names.store {
+			if name == p.from.Names.Store {
 				all = append(all, Document{Name: name, Files: p.inStore()})
 				return fs.SkipDir
 			}
@@ -112,20 +94,10 @@ func (p *place) folder(dir string) (all []Document, err error) {
 	return append(p.separate(all), p.missing(all)...), err
 }
 
-// readSignature reads as much of a file as a signature can have, and a byte more.
-func readSignature(name string) ([]byte, error) {
-	f, err := input.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, signature.MaxSize+1))
-}
-
 // inStore is how many files of the sums are in the store, if that is a folder.
 func (p *place) inStore() (n int) {
 	for name := range p.sums {
-		if strings.HasPrefix(name, p.names.store+"/") {
+		if strings.HasPrefix(name, p.from.Names.Store+"/") {
 			n++
 		}
 	}
@@ -143,7 +115,7 @@ func (p *place) missing(there []Document) (all []Document) {
 		known[file] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.sums)) {
-		if !known[name] && !strings.HasPrefix(name, p.names.store+"/") {
+		if !known[name] && !strings.HasPrefix(name, p.from.Names.Store+"/") {
 			all = append(all, Document{Name: name, Sums: Missing})
 		}
 	}
@@ -151,35 +123,20 @@ func (p *place) missing(there []Document) (all []Document) {
 }
 
 // iso lists what pinbox added to an ISO.
-func (p *place) iso(image *iso.Image, name string) (all []Document, err error) {
-	info, err := image.Info()
+func (p *place) iso() (all []Document, err error) {
+	info, err := iso.Of(p.from.Image).Info()
 	if err != nil {
 		return nil, err
 	}
-	p.names.sums, p.names.store = artifact.ISOSums, artifact.ISOStore
-	p.hash = func(name string) (string, error) {
-		sum, _, err := artifact.SumInISO(p.ctx, image, name, progress.Hooks{})
-		return sum, err
-	}
-	p.read = func(name string) ([]byte, error) { return image.ReadText(path.Join(iso.Dir, name)) }
 	for _, m := range info.Added {
 		all = append(all, Document{Name: m.Name, Size: m.Size})
 	}
-	if slices.ContainsFunc(all, func(d Document) bool { return d.Name == artifact.ISOSums }) {
-		text, err := p.read(artifact.ISOSums)
-		if err == nil {
-			p.sums, err = artifact.ParseSums(text, name, artifact.ISOSums)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
 	if info.Ignition != nil && p.sums[artifact.IgnitionFile] != "" {
-		config, err := image.Ignition()
+		config, err := artifact.OpenPart(p.from, artifact.IgnitionFile)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Document{Name: artifact.IgnitionFile, Size: int64(len(config))})
+		all = append(all, Document{Name: artifact.IgnitionFile, Size: config.Size})
 	}
 	own := map[string]string{artifact.ISOSignature: artifact.ISOStore, artifact.ISOSumsSignature: artifact.ISOSums}
 	all = slices.DeleteFunc(all, func(d Document) bool {
@@ -192,17 +149,35 @@ func (p *place) iso(image *iso.Image, name string) (all []Document, err error) {
 	return append(all, p.missing(all)...), nil
 }
 
-// lock lists a lock, and the signatures beside it.
-func (p *place) lock(name string, size int64) ([]Document, error) {
-	dir, file := filepath.Split(name)
-	p.hash = func(name string) (string, error) {
-		return artifact.SumFile(p.ctx, filepath.Join(dir, name), progress.Hooks{})
+// lock lists a lock, and the signature beside it.
+func (p *place) lock() ([]Document, error) {
+	name := p.from.Names.Lock
+	f, err := p.from.Open(name)
+	if err != nil {
+		return nil, err
 	}
-	p.read = func(name string) ([]byte, error) { return readSignature(filepath.Join(dir, name)) }
-	if fi, err := os.Stat(name + layout.SignatureSuffix); err == nil && fi.Mode().IsRegular() {
-		p.signatures[file] = file + layout.SignatureSuffix
+	if proof, err := p.from.Signature(name); proof != nil || err != nil {
+		p.signatures[name] = name + layout.SignatureSuffix
 	}
-	return []Document{{Name: file, Kind: "lock", Size: size}}, nil
+	return []Document{{Name: name, Kind: "lock", Size: f.Size}}, f.Close()
+}
+
+// hash returns the SHA-256 of a document.
+func (p *place) hash(name string) (string, error) {
+	f, err := p.open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum, _, err := artifact.SumReader(p.ctx, f, progress.Hooks{})
+	return sum, err
+}
+
+func (p *place) open(name string) (release.Document, error) {
+	if p.from.Form == release.Medium {
+		return artifact.OpenPart(p.from, name)
+	}
+	return p.from.Open(name)
 }
 
 // separate takes the signatures of other documents out of a list.
@@ -228,7 +203,7 @@ func (p *place) describe(d *Document, good []string) error {
 	}
 	if file := p.signatures[d.Name]; file != "" {
 		s := Signature{File: file, Check: NotChecked}
-		text, err := p.read(file)
+		text, err := p.from.Signature(d.Name)
 		if err == nil {
 			_, err = signature.Decode(text)
 		}
@@ -264,7 +239,7 @@ func (p *place) compare(d *Document) (err error) {
 			return err
 		}
 		switch {
-		case p.sums == nil || d.Name == p.names.sums:
+		case p.sums == nil || d.Name == p.from.Names.Sums:
 		case listed == "":
 			d.Sums = Unlisted
 		case listed == d.SHA256:
@@ -278,7 +253,7 @@ func (p *place) compare(d *Document) (err error) {
 
 // cover says which documents are signed with the sums.
 func (p *place) cover(all []Document) {
-	i := slices.IndexFunc(all, func(d Document) bool { return d.Name == p.names.sums })
+	i := slices.IndexFunc(all, func(d Document) bool { return d.Name == p.from.Names.Sums })
 	if i < 0 || all[i].Check == Unsigned {
 		return
 	}
@@ -296,7 +271,7 @@ func (p *place) cover(all []Document) {
 // isPart reports whether a file is a part of the store. The sums have only the whole.
 func (p *place) isPart(name string) bool {
 	store, is := layout.CutPart(name)
-	return is && p.names.store != "" && store == p.names.store
+	return is && store == p.from.Names.Store
 }
 
 // kindOf says what a document is.
@@ -305,9 +280,9 @@ func (p *place) kindOf(name string) string {
 		return "part of the store"
 	}
 	switch {
-	case name == p.names.store:
+	case name == p.from.Names.Store:
 		return "store"
-	case name == p.names.sums:
+	case name == p.from.Names.Sums:
 		return "sums"
 	case strings.HasPrefix(name, artifact.ManifestsDir+"/"):
 		return "PinnedImageSet"

@@ -7,8 +7,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // Inventory is what an appliance, a delta, a medium or a lock holds.
@@ -121,8 +121,8 @@ type Checked struct {
 }
 
 // Read reads the inventory of a folder, a live ISO, a medium or a lock.
-func Read(ctx context.Context, name string, checked Checked) (Inventory, error) {
-	lock, err := artifact.ReadLock(name)
+func Read(ctx context.Context, r *release.Release, checked Checked) (Inventory, error) {
+	lock, err := r.Lock()
 	if err != nil {
 		return Inventory{}, err
 	}
@@ -130,11 +130,11 @@ func Read(ctx context.Context, name string, checked Checked) (Inventory, error) 
 	for _, locked := range lock.Images {
 		v.Images = append(v.Images, imageOf(locked, lock.Platform))
 	}
-	if err := v.readStore(ctx, name, lock); err != nil {
-		return Inventory{}, fmt.Errorf("%s: %w", name, err)
+	if err := v.readStore(ctx, r, lock); err != nil {
+		return Inventory{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
-	if err := v.readDocuments(ctx, name, checked.Good); err != nil {
-		return Inventory{}, fmt.Errorf("%s: %w", name, err)
+	if err := v.readDocuments(ctx, r, checked.Good); err != nil {
+		return Inventory{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	return v, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/page"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -121,7 +122,12 @@ func signedOptions(t *testing.T) (o builder.Options, publicKey, imageKey string)
 
 func read(t *testing.T, name string, checked inventory.Checked) inventory.Inventory {
 	t.Helper()
-	v, err := inventory.Read(t.Context(), name, checked)
+	r, err := release.Open(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	v, err := inventory.Read(t.Context(), r, checked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +214,12 @@ func checkVerified(t *testing.T, dir, publicKey string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := verify.Signatures(t.Context(), dir, keys, progress.Hooks{})
+	r, err := release.Open(dir, keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	good, err := verify.Signatures(t.Context(), r, keys, progress.Hooks{})
 	if err != nil {
 		t.Fatal(err)
 	}

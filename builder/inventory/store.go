@@ -7,45 +7,27 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // readStore reads what the store says of its images.
-func (v *Inventory) readStore(ctx context.Context, name string, lock pinset.Lock) error {
-	store, err := artifact.FindStore(name)
+func (v *Inventory) readStore(ctx context.Context, r *release.Release, lock pinset.Lock) error {
+	files, err := r.Files()
 	if err != nil {
 		return err
 	}
-	if store.File != "" {
-		f, err := input.Medium(store.File)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		image, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
-		if err != nil {
-			return err
-		}
-		return v.readRecords(ctx, image, lock)
-	}
-	root, err := os.OpenRoot(filepath.Join(name, format.DirFile))
-	if err != nil {
+	if files == nil {
 		v.unread("dates, labels and signatures of images", errNoRecords)
 		return nil
 	}
-	defer root.Close()
-	return v.readRecords(ctx, root.FS(), lock)
+	return v.readRecords(ctx, files, lock)
 }
 
 // errNoRecords is about locks, and media in parts.

@@ -16,6 +16,9 @@ func Open(r io.ReaderAt, size int64) (*Image, error) {
 	return &Image{i}, err
 }
 
+// Of returns an image that is open already.
+func Of(image *iso9660.Image) *Image { return &Image{image} }
+
 // OpenFile opens the image in a file or on a device. The caller closes the file.
 func OpenFile(name string) (*Image, *os.File, error) {
 	i, f, err := iso9660.OpenFile(name)

@@ -29,10 +29,7 @@ func TestSinceAnOlderStore(t *testing.T) {
 
 	for name, path := range map[string]string{"folder": o.Out, "lock": filepath.Join(o.Out, "pinbox.lock.json")} {
 		t.Run(name, func(t *testing.T) {
-			old, err := usage.Read(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			old := readPath(t, path)
 			text, err := json.Marshal(now.Since(old))
 			if err != nil {
 				t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/browser"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/page"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // registry is that of a test, whose port is another one each time. The digests of documents depend on it.
@@ -25,11 +26,13 @@ var (
 // openFolder opens the page of a folder in a browser, as pinbox inspect writes it.
 func openFolder(t *testing.T, dir string) *browser.Page {
 	t.Helper()
-	report, err := usage.Read(t.Context(), dir)
+	report := readPath(t, dir)
+	r, err := release.Open(dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := inventory.Read(t.Context(), dir, inventory.Checked{})
+	defer r.Close()
+	held, err := inventory.Read(t.Context(), r, inventory.Checked{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,47 +5,40 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Read reads what fills the store of a folder, a live ISO or a medium. Of a lock, and of a store that is no squashfs,
 // it reads images and layers only. The store of a thin delta has no layers, and all of them count as elsewhere.
-func Read(ctx context.Context, name string) (Report, error) {
-	lock, err := artifact.ReadLock(name)
+func Read(ctx context.Context, r *release.Release) (Report, error) {
+	lock, err := r.Lock()
 	if err != nil {
 		return Report{}, err
 	}
 	c := newCount(lock)
-	store, err := artifact.FindStore(name)
+	store, err := r.Store()
 	if err != nil {
 		return Report{}, err
 	}
-	if store.File == "" {
+	if store == nil {
 		return c.finish(), nil
 	}
-	f, err := input.Medium(store.File)
+	files, err := store.Files()
 	if err != nil {
 		return Report{}, err
 	}
-	defer f.Close()
-	image, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
-	if err == nil {
-		c.report.Size = store.Size
-		err = c.layers(ctx, image)
-	}
-	if err != nil {
-		return Report{}, fmt.Errorf("%s: %w", name, err)
+	c.report.Size = store.Size
+	if err := c.layers(ctx, files); err != nil {
+		return Report{}, fmt.Errorf("%s: %w", r.Name, err)
 	}
 	return c.finish(), nil
 }

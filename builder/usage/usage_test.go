@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/usage"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -61,7 +62,18 @@ func build(t *testing.T, pins ...string) string {
 
 func read(t *testing.T, pins ...string) usage.Report {
 	t.Helper()
-	report, err := usage.Read(t.Context(), build(t, pins...))
+	return readPath(t, build(t, pins...))
+}
+
+// readPath reads what fills the store of a folder or of a lock.
+func readPath(t *testing.T, name string) usage.Report {
+	t.Helper()
+	r, err := release.Open(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	report, err := usage.Read(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,10 +131,7 @@ func TestLayersElsewhere(t *testing.T) {
 	r, _ := appliance.Registry(t)
 	o := appliance.Options(t, sample.SetNamed("s", push(t, r, "a/b", []sample.Entry{sample.File("a", noise(1, 100_000))})))
 	appliance.Build(t, o)
-	report, err := usage.Read(t.Context(), filepath.Join(o.Out, "pinbox.lock.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := readPath(t, filepath.Join(o.Out, "pinbox.lock.json"))
 	if !report.Layers[0].Elsewhere || report.Size != 0 || report.Images[0].Blobs < 100_000 {
 		t.Errorf("got %+v, want the size of the blob, and no store", report)
 	}

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -35,19 +33,19 @@ func Layers(ctx context.Context, names []string, hooks progress.Hooks) (n int, e
 }
 
 func layersOf(ctx context.Context, name string, hooks progress.Hooks) (n int, err error) {
-	store, err := artifact.FindStore(name)
+	r, err := release.Open(name, nil)
 	if err != nil {
 		return 0, err
 	}
-	if store.File == "" {
-		return 0, ErrNoLayers
+	defer r.Close()
+	store, err := r.Store()
+	if err == nil && store == nil {
+		err = ErrNoLayers
 	}
-	f, err := input.Medium(store.File)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
-	files, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
+	files, err := store.Files()
 	if err != nil {
 		return 0, err
 	}

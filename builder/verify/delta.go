@@ -18,11 +18,10 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/root"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // ErrNotDelta says that bases are given for something that is not a delta.
@@ -43,16 +42,15 @@ type Delta struct {
 }
 
 // delta compares delta.json in a delta's folder with the one in its store.
-func (v *Result) delta(dir string, lock pinset.Lock) error {
-	name := filepath.Join(dir, artifact.DeltaFile)
-	content, err := input.Read(name)
+func (v *Result) delta(r *release.Release, lock pinset.Lock) error {
+	content, err := r.Read(artifact.DeltaFile, layout.MaxStoreBytes)
 	if err != nil {
 		return err
 	}
 	if _, err := pinset.DecodeDelta(bytes.NewReader(content)); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", filepath.Join(v.Dir, artifact.DeltaFile), err)
 	}
-	store, err := artifact.FindStore(dir)
+	store, err := r.Store()
 	if err != nil {
 		return err
 	}
@@ -61,7 +59,7 @@ func (v *Result) delta(dir string, lock pinset.Lock) error {
 	case err != nil:
 		return err
 	case d == nil || !bytes.Equal(d.text, content):
-		return fmt.Errorf("%s has another %s", filepath.Base(store.File), artifact.DeltaFile)
+		return fmt.Errorf("%s has another %s", r.Names.Store, artifact.DeltaFile)
 	}
 	v.Delta = d.verified()
 	return nil
@@ -85,70 +83,52 @@ func (d *storedDelta) verified() *Delta {
 }
 
 // openDelta reads the description of a delta from its store, and compares the store with the lock. It
-// returns nil if the store is not a delta's.
-func openDelta(store root.StoreFile, lock pinset.Lock) (d *storedDelta, err error) {
-	err = withStore(store, func(files *squashfs.Reader) error {
-		text, err := files.ReadFile(layout.OwnDelta)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		found := storedDelta{text: text, lock: lock}
-		if found.Delta, err = pinset.DecodeDelta(bytes.NewReader(text)); err != nil {
-			return fmt.Errorf("store: %w", err)
-		}
-		if found.own, err = ownLayers(found.Delta, lock); err != nil {
-			return err
-		}
-		d = &found
-		layers := sameLayers(files, found.own)
-		if found.Thin != nil {
-			layers = found.sameRecipes(store)
-		}
-		if err := errors.Join(sameLock(files, lock), layers); err != nil {
-			return err
-		}
-		return auditStore(files, lock)
-	})
-	return d, err
-}
-
-// checkStore checks the store of an appliance, and compares it with the lock.
-func checkStore(store root.StoreFile, lock pinset.Lock) error {
-	return withStore(store, func(files *squashfs.Reader) error {
-		if err := sameLock(files, lock); err != nil {
-			return err
-		}
-		return auditStore(files, lock)
-	})
-}
-
-// checkFolderStore checks the store in the folder of an appliance.
-func checkFolderStore(dir string, lock pinset.Lock) error {
-	store, err := artifact.FindStore(dir)
-	if err != nil {
-		return err
+// returns nil if the store is not a delta's, or nil.
+func openDelta(store *release.Store, lock pinset.Lock) (*storedDelta, error) {
+	if store == nil {
+		return nil, nil
 	}
-	return checkStore(store, lock)
+	files, err := store.Files()
+	if err != nil {
+		return nil, err
+	}
+	text, err := files.ReadFile(layout.OwnDelta)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	d := storedDelta{text: text, lock: lock}
+	if d.Delta, err = pinset.DecodeDelta(bytes.NewReader(text)); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if d.own, err = ownLayers(d.Delta, lock); err != nil {
+		return nil, err
+	}
+	layers := sameLayers(files, d.own)
+	if d.Thin != nil {
+		layers = d.sameRecipes(store)
+	}
+	if err := errors.Join(sameLock(files, lock), layers); err != nil {
+		return &d, err
+	}
+	return &d, auditStore(files, lock)
 }
 
-// withStore opens a store, if it is one that a node mounts.
-func withStore(store root.StoreFile, check func(*squashfs.Reader) error) error {
-	if store.File == "" {
+// checkStore checks the store of an appliance, and compares it with the lock. nil is fine.
+func checkStore(store *release.Store, lock pinset.Lock) error {
+	if store == nil {
 		return nil
 	}
-	f, err := input.Medium(store.File)
+	files, err := store.Files()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	files, err := squashfs.OpenImage(io.NewSectionReader(f, store.Offset, store.Size), store.Size)
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
+	if err := sameLock(files, lock); err != nil {
+		return err
 	}
-	return check(files)
+	return auditStore(files, lock)
 }
 
 // auditStore checks a store as a node does before it mounts the store.
@@ -228,20 +208,16 @@ var ErrMissing = fault.New(fault.Damaged, "no base has a layer that the delta ne
 	"give --base once for each store that the delta needs, down to the appliance; `bases` in delta.json lists what "+
 		"it was made for")
 
-// WithBases is Artifact that also checks that the bases together have every layer that a delta needs: an
-// appliance, and the deltas between. For root, containers/storage also checks all of them, mounted together.
-func WithBases(ctx context.Context, name string, bases []string, hooks progress.Hooks) (Result, error) {
-	v, err := Artifact(ctx, name, hooks)
-	if err != nil || len(bases) == 0 {
-		return v, err
-	}
+// withBases checks that the bases together have every layer that a delta needs: an appliance, and the deltas between.
+// For root, containers/storage also checks all of them, mounted together.
+func (v *Result) withBases(ctx context.Context, r *release.Release, bases []string, hooks progress.Hooks) error {
 	if v.Delta == nil {
-		return Result{}, fmt.Errorf("%s: %w", name, ErrNotDelta)
+		return fmt.Errorf("%s: %w", r.Name, ErrNotDelta)
 	}
 	c := completion{}
 	defer c.close()
-	if err := c.open(name); err != nil {
-		return Result{}, err
+	if err := c.open(r); err != nil {
+		return err
 	}
 	var damaged error // a base, of which the recipes of a thin delta tell more
 	for _, b := range bases {
@@ -249,24 +225,24 @@ func WithBases(ctx context.Context, name string, bases []string, hooks progress.
 		if c.delta.Thin != nil && errors.Is(err, artifact.ErrVerify) && ctx.Err() == nil {
 			damaged = errors.Join(damaged, err)
 		} else if err != nil {
-			return Result{}, err
+			return err
 		}
 	}
-	err = c.check(ctx, hooks)
+	err := c.check(ctx, hooks)
 	if err = errors.Join(err, damaged); err != nil {
 		if ctx.Err() != nil {
-			return Result{}, ctx.Err()
+			return ctx.Err()
 		}
 		if errors.Is(err, root.ErrMount) {
-			return Result{}, err
+			return err
 		}
-		return Result{}, failed(name+" with "+strings.Join(bases, ", "), err)
+		return failed(r.Name+" with "+strings.Join(bases, ", "), err)
 	}
 	v.Unchecked, v.Delta.Bases, v.Delta.Mounted = c.unchecked, bases, len(c.unchecked) == 0
 	if v.Delta.Thin != nil {
 		v.Delta.Thin.Rebuilt = c.rebuilt
 	}
-	return v, nil
+	return nil
 }
 
 // completion checks a delta with its bases.
@@ -274,64 +250,69 @@ type completion struct {
 	delta     *storedDelta
 	stores    []stored // that of the delta first
 	unchecked []string
-	// rebuilt is how many layers of the delta were put together; opened are the stores that were opened for that.
+	// rebuilt is how many layers of the delta were put together.
 	rebuilt int
-	opened  []base.Store
+	opened  []io.Closer
 }
 
 // stored is a store of a completion.
 type stored struct {
-	root.StoreFile
-	name string
-	// layers are those that the store has, by their IDs; File is "" if only its lock is known.
+	*release.Store // nil if only its lock is known; of a thin delta the one that a node makes, once it is made
+	name           string
+	// layers are those that the store has, by their IDs.
 	layers map[string]bool
 	// delta is nil if the store is not one of a delta.
 	delta *storedDelta
 }
 
-// open opens the delta, which Artifact has verified.
-func (c *completion) open(name string) error {
-	lock, err := artifact.ReadLock(name)
+// open opens the delta, which was verified.
+func (c *completion) open(r *release.Release) error {
+	lock, err := r.Lock()
 	if err != nil {
 		return err
 	}
-	store, err := artifact.FindStore(name)
+	store, err := r.Store()
 	if err != nil {
 		return err
 	}
 	if c.delta, err = openDelta(store, lock); err == nil {
-		c.stores = []stored{{store, name, c.delta.own, c.delta}}
+		c.stores = []stored{{store, r.Name, c.delta.own, c.delta}}
 	}
 	return err
 }
 
 // add verifies a base, and records its layers.
 func (c *completion) add(ctx context.Context, name string, hooks progress.Hooks) error {
-	b, err := base.Read([]string{name}, c.delta.lock.Platform)
+	r, err := release.Open(name, nil)
+	if err != nil {
+		return err
+	}
+	c.opened = append(c.opened, r)
+	b, err := base.Of(r, c.delta.lock.Platform)
 	if err != nil {
 		return err
 	}
 	var damaged error
-	if b[0].Store != "" {
-		if _, damaged = Artifact(ctx, name, hooks); damaged != nil && c.delta.Thin == nil {
+	if b.Store != "" {
+		if _, damaged = verified(ctx, r, hooks); damaged != nil && c.delta.Thin == nil {
 			return damaged
 		}
 	}
-	store, err := artifact.FindStore(name)
+	store, err := r.Store()
 	if err != nil {
 		return errors.Join(damaged, err)
 	}
-	if store.File == "" {
+	if store == nil {
 		c.unchecked = append(c.unchecked, name+" has no store that can be mounted: its layers were read from the lock only")
 	}
-	s := stored{StoreFile: store, name: name, layers: map[string]bool{}}
-	if s.delta, err = openDelta(store, b[0].Locked); err != nil {
+	s := stored{Store: store, name: name, layers: map[string]bool{}}
+	if s.delta, err = openDelta(store, b.Locked); err != nil {
 		if damaged != nil {
 			return damaged
 		}
 		return failed(name, err)
 	}
-	for id := range b[0].Layers() {
+	for id := range b.Layers() {
 		if s.delta == nil || s.delta.own[id] { // the lock of a delta lists the layers of its bases too
 			s.layers[id] = true
 		}
@@ -368,7 +349,7 @@ func (c *completion) check(ctx context.Context, hooks progress.Hooks) error {
 	hooks.Begin("check layers", 0)
 	var stores []root.StoreFile
 	for _, s := range c.stores {
-		stores = append(stores, s.StoreFile)
+		stores = append(stores, root.StoreFile{File: s.Path, Offset: s.Offset, Size: s.Size})
 	}
 	problems, err := root.Examine(ctx, stores)
 	if err != nil {

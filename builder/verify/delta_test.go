@@ -17,7 +17,6 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
@@ -47,7 +46,7 @@ func TestVerifyDelta(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps
-			got, err := verify.WithBases(t.Context(), test.delta, test.bases, seen.hooks())
+			got, err := verify.Release(t.Context(), test.delta, verify.Options{Bases: test.bases, Hooks: seen.hooks()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +102,7 @@ func TestDeltaWithOtherBases(t *testing.T) {
 		"not a delta": {s.base, []string{s.base}, verify.ErrNotDelta, "not a delta"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := verify.WithBases(t.Context(), test.delta, test.bases, progress.Hooks{})
+			_, err := verify.Release(t.Context(), test.delta, verify.Options{Bases: test.bases})
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) {
 				t.Errorf("got %v, want %v with %q", err, test.want, test.text)
 			}

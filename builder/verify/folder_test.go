@@ -1,6 +1,7 @@
 package verify_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -13,7 +14,6 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -54,7 +54,7 @@ func TestIntactFolders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps
-			got, err := verify.Artifact(t.Context(), test.dir, seen.hooks())
+			got, err := verify.Release(t.Context(), test.dir, verify.Options{Hooks: seen.hooks()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,7 @@ func TestEveryChangedFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			sums, err := artifact.ParseSums(content, good, artifact.SumsFile)
+			sums, err := layout.ReadSums(bytes.NewReader(content), layout.MaxSums)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -287,7 +287,7 @@ func TestInterruptedVerification(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			stop()
-			_, err := verify.Artifact(ctx, path, progress.Hooks{})
+			_, err := verify.Release(ctx, path, verify.Options{})
 			if err != context.Canceled { //nolint:errorlint // it is not wrapped
 				t.Errorf("got %v, want %v alone", err, context.Canceled)
 			}

@@ -43,12 +43,14 @@ func TestInterruptedVerify(t *testing.T) {
 	wantNoTemporaryFiles(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	_, err := verify.WithBases(ctx, s.second, []string{s.base},
-		progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
+	_, err := verify.Release(ctx, s.second, verify.Options{
+		Bases: []string{s.base},
+		Hooks: progress.Hooks{Step: func(name string, _ int64, _ progress.Unit) {
 			if name == "check layers" {
 				whenFilled(t, os.TempDir(), stop)
 			}
-		}})
+		}},
+	})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want %v", err, context.Canceled)
 	}

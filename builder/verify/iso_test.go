@@ -27,7 +27,7 @@ func TestIntactISOs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps
-			got, err := verify.Artifact(t.Context(), test.path, seen.hooks())
+			got, err := verify.Release(t.Context(), test.path, verify.Options{Hooks: seen.hooks()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -203,5 +203,5 @@ func wantLines(t *testing.T, err error, texts ...string) {
 // artifactOf verifies a folder or an ISO.
 func artifactOf(t *testing.T, name string) (verify.Result, error) {
 	t.Helper()
-	return verify.Artifact(t.Context(), name, progress.Hooks{})
+	return verify.Release(t.Context(), name, verify.Options{})
 }

@@ -7,45 +7,36 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // recordsInParts is what is not checked of a store in parts.
 const recordsInParts = "what the store has inside, as it is in parts: verify the folder that they were made of"
 
-// inParts reports whether a folder has a store in parts, of `pinbox medium --split`.
-func inParts(dir, store string) bool {
-	entries, _ := os.ReadDir(dir) // who reads the files reports a failure
-	return slices.ContainsFunc(entries, func(e os.DirEntry) bool {
-		whole, is := layout.CutPart(e.Name())
-		return is && whole == store
-	})
-}
-
 // split verifies a folder with a store in parts. The parts are read once, as one.
-func (v *Result) split(ctx context.Context, dir, name string, sums layout.Sums, hooks progress.Hooks) error {
+func (v *Result) split(ctx context.Context, r *release.Release, sums layout.Sums, hooks progress.Hooks) error {
+	dir, name := v.Dir, r.Names.Store
 	got := layout.Sums{}
-	store, err := v.joined(ctx, dir, name, hooks)
+	store, err := v.joined(ctx, r, hooks)
 	if store.Sum != "" {
 		got[name] = store.Sum
 	}
 	if err == nil && !store.Tree.IsZero() {
-		err = sameRootHash(store.Tree, sums, layout.RootHashFile(name))
+		err = sameRootHash(store.Tree, sums, r.Names.RootHash)
 	}
 	if _, failed := os.Lstat(filepath.Join(dir, name)); failed == nil { // it is not compared with its sum
 		err = errors.Join(err, fmt.Errorf("%s is there in parts, and as one file", name))
 	}
 	errs := []error{err, v.addListed(ctx, dir, name, sums, got, hooks), differences(sums, got)}
-	lock, err := artifact.ReadLock(filepath.Join(dir, artifact.LockFile))
+	lock, err := r.Lock()
 	if errs = append(errs, err); errors.Join(errs...) == nil {
 		v.Totals, v.Unchecked = lock.Totals(), append(v.Unchecked, recordsInParts)
-		errs = append(errs, checkProvenance(dir, lock, sums))
+		errs = append(errs, checkProvenance(r, lock, sums))
 	}
 	return errors.Join(errs...)
 }
@@ -81,8 +72,11 @@ func (v *Result) addListed(
 }
 
 // joined reads the parts of a store as one, and returns the store.
-func (v *Result) joined(ctx context.Context, dir, name string, hooks progress.Hooks) (store artifact.Store, err error) {
-	f, err := openStore(dir, name)
+func (v *Result) joined(
+	ctx context.Context, r *release.Release, hooks progress.Hooks,
+) (store artifact.Store, err error) {
+	name := r.Names.Store
+	f, err := r.StoreBytes()
 	if err != nil {
 		return store, err
 	}
@@ -98,23 +92,4 @@ func (v *Result) joined(ctx context.Context, dir, name string, hooks progress.Ho
 	}
 	v.StoreSize, v.StoreDigest, v.StoreRootHash = store.Size, store.Digest(), store.RootHash()
 	return store, nil
-}
-
-// openStore opens the store of a folder, which may be in parts.
-func openStore(dir, name string) (layout.Part, error) {
-	open := func(name string) (part layout.Part, err error) {
-		f, err := input.Open(filepath.Join(dir, name))
-		if err != nil {
-			return part, err
-		}
-		fi, err := f.Stat()
-		if err != nil {
-			return part, errors.Join(err, f.Close())
-		}
-		return layout.Part{ReadCloser: f, Size: fi.Size()}, nil
-	}
-	if inParts(dir, name) {
-		return layout.Join(name, open)
-	}
-	return open(name)
 }

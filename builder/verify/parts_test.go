@@ -30,7 +30,7 @@ func TestVerifyParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			var progress steps
-			got, err := verify.Artifact(t.Context(), splitOf(t, dir), progress.hooks())
+			got, err := verify.Release(t.Context(), splitOf(t, dir), verify.Options{Hooks: progress.hooks()})
 			if err != nil {
 				t.Fatal(err)
 			}

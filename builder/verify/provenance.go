@@ -1,74 +1,54 @@
 package verify
 
 import (
+	"bytes"
 	"fmt"
-	"io"
 	"maps"
-	"path"
-	"path/filepath"
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/provenance"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
-// checkProvenance compares the provenance statement of a folder with the sums and the lock.
-func checkProvenance(dir string, lock pinset.Lock, sums layout.Sums) error {
-	f, err := input.Open(filepath.Join(dir, artifact.ProvenanceFile))
+// checkProvenance compares the provenance statement of a release with its sums and its lock. On a medium, the statement
+// has the names of the folder that the medium was made of.
+func checkProvenance(r *release.Release, lock pinset.Lock, sums layout.Sums) error {
+	text, err := r.Provenance()
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	s, err := readProvenance(f, lock)
+	s, err := readProvenance(text, lock)
 	if err != nil {
 		return err
 	}
-	want := map[string]string{}
-	_, store := format.Find(sums)
-	for _, name := range []string{store, artifact.LockFile, artifact.ISOFile} {
-		if sum := sums[name]; sum != "" { // a store that is a folder has none
-			want[name] = sum
+	names := []string{r.Names.Store, r.Names.Lock}
+	if r.Form == release.Folder {
+		names = append(names, artifact.ISOFile)
+	}
+	about := 0
+	for _, name := range names {
+		sum := sums[name]
+		if sum == "" { // a store that is a folder has none
+			continue
+		}
+		about++
+		if r.Form == release.Folder && s.Subjects[name] != sum ||
+			!slices.Contains(slices.Collect(maps.Values(s.Subjects)), sum) {
+			return fmt.Errorf("%s is not about %s with the SHA-256 %s", r.Names.Provenance, name, sum)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(want)) {
-		if s.Subjects[name] != want[name] {
-			return fmt.Errorf("%s is not about %s with the SHA-256 %s", artifact.ProvenanceFile, name, want[name])
-		}
-	}
-	if len(s.Subjects) > len(want) && !inParts(dir, store) { // the other is the ISO of the folder that was split
-		return fmt.Errorf("%s is about %d files, want %d", artifact.ProvenanceFile, len(s.Subjects), len(want))
-	}
-	return nil
-}
-
-// checkProvenanceInISO compares the provenance statement on an ISO with its sums and its lock. The statement has the
-// names of the folder.
-func checkProvenanceInISO(image *iso.Image, lock pinset.Lock, sums layout.Sums) error {
-	f, err := image.Find(path.Join(iso.Dir, artifact.ISOProvenance))
-	if err != nil {
-		return err
-	}
-	s, err := readProvenance(f.Reader(), lock)
-	if err != nil {
-		return err
-	}
-	subjects := slices.Collect(maps.Values(s.Subjects))
-	for _, name := range []string{artifact.ISOStore, artifact.ISOLock} {
-		if sum := sums[name]; sum != "" && !slices.Contains(subjects, sum) {
-			return fmt.Errorf("%s is not about %s with the SHA-256 %s", artifact.ISOProvenance, name, sum)
-		}
+	if r.Form == release.Folder && len(s.Subjects) > about && !r.InParts() { // the other is the ISO of what was split
+		return fmt.Errorf("%s is about %d files, want %d", r.Names.Provenance, len(s.Subjects), about)
 	}
 	return nil
 }
 
 // readProvenance reads a statement, and checks that it is about the images of the lock.
-func readProvenance(r io.Reader, lock pinset.Lock) (provenance.Statement, error) {
-	s, err := provenance.Decode(r)
+func readProvenance(text []byte, lock pinset.Lock) (provenance.Statement, error) {
+	s, err := provenance.Decode(bytes.NewReader(text))
 	if err != nil {
 		return s, fmt.Errorf("%s: %w", artifact.ProvenanceFile, err)
 	}

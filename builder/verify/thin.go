@@ -14,7 +14,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/environment"
-	"github.com/pinbox/pinbox/storage/root"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/thin"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -28,13 +28,8 @@ type Thin struct {
 }
 
 // sameRecipes compares the recipes of a thin delta with what delta.json and the lock say.
-func (d *storedDelta) sameRecipes(store root.StoreFile) error {
-	s, err := base.OpenStoreFile(store, "store")
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	recipes, err := thin.Open(s.Thin(), thin.Limits{})
+func (d *storedDelta) sameRecipes(store *release.Store) error {
+	recipes, err := thin.Open(base.Thin(store), thin.Limits{})
 	if err != nil {
 		return err
 	}
@@ -81,6 +76,7 @@ func (c *completion) rebuild(ctx context.Context, hooks progress.Hooks) error {
 	}
 	defer os.RemoveAll(tmp) // files in it have no name
 	var there []stored
+	var stores []*release.Store // of them
 	for again := true; again; {
 		again = false
 		for n := range c.stores {
@@ -89,9 +85,12 @@ func (c *completion) rebuild(ctx context.Context, hooks progress.Hooks) error {
 				s.isThin() && len(s.delta.lacks(there)) > 0 {
 				continue
 			}
-			if err := c.whole(ctx, s, tmp, hooks); err != nil {
-				return err
+			if s.isThin() {
+				if err := c.whole(ctx, s, stores, tmp, hooks); err != nil {
+					return err
+				}
 			}
+			stores = append(stores, s.Store)
 			there, again = append(there, *s), true
 		}
 	}
@@ -106,27 +105,20 @@ func (c *completion) rebuild(ctx context.Context, hooks progress.Hooks) error {
 
 func (s stored) isThin() bool { return s.delta != nil && s.delta.Thin != nil }
 
-// whole opens a store, that of a thin delta as a node makes it of the open ones.
-func (c *completion) whole(ctx context.Context, s *stored, tmp string, hooks progress.Hooks) error {
-	in, err := base.OpenStoreFile(s.StoreFile, s.name)
-	if err != nil {
-		return err
-	}
-	if !s.isThin() {
-		c.opened = append(c.opened, in)
-		return nil
-	}
-	defer in.Close()
+// whole makes the store of a thin delta as a node does, of the stores that are there.
+func (c *completion) whole(
+	ctx context.Context, s *stored, there []*release.Store, tmp string, hooks progress.Hooks,
+) error {
 	bytes := int64(0)
 	for _, size := range s.delta.diffIDs() {
 		bytes += size
 	}
 	hooks.Begin("rebuild layers", bytes)
-	whole, err := in.Rebuild(ctx, c.opened, tmp, hooks.Add)
+	whole, err := base.Rebuild(ctx, s.Store, there, tmp, hooks.Add)
 	if err != nil {
 		return err
 	}
-	c.opened, s.StoreFile = append(c.opened, whole), whole.StoreFile
+	s.Store, c.opened = whole, append(c.opened, whole)
 	if size := verity.Size(whole.Size); size != s.delta.Thin.StoreSize {
 		return fmt.Errorf("%s: %w: %d bytes, want %d", s.name, ErrOtherStore, size, s.delta.Thin.StoreSize)
 	}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -25,6 +24,8 @@ import (
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
+	"github.com/pinbox/pinbox/storage/signature"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -60,63 +61,106 @@ func failed(name string, cause error) error {
 	return fault.With(err, of.Exit, of.Hint)
 }
 
-// Artifact verifies an appliance's or a delta's folder, or an ISO. It returns artifact.ErrVerify with all
-// problems that it finds.
-func Artifact(ctx context.Context, dir string, hooks progress.Hooks) (Result, error) {
-	dir, err := filepath.EvalSymlinks(dir)
+// Options say what Release checks besides.
+type Options struct {
+	// Keys, one of which must have signed the sums; none for any release.
+	Keys signature.Keys
+	// Bases are the stores that a delta was built over. They are checked with it.
+	Bases []string
+	Hooks progress.Hooks
+}
+
+// Release verifies an appliance's or a delta's folder, or an ISO. It returns release.ErrVerify with all problems that
+// it finds. With keys it checks the signatures first, since only they say who made the rest.
+func Release(ctx context.Context, name string, o Options) (v Result, err error) {
+	if name, err = filepath.EvalSymlinks(name); err != nil {
+		return v, err
+	}
+	r, err := release.Open(name, o.Keys)
 	if err != nil {
-		return Result{}, err
+		return v, err
 	}
-	if fi, err := os.Stat(dir); err == nil && !fi.IsDir() {
-		return verifyISO(ctx, dir, hooks)
-	}
-	sums, err := artifact.ReadSums(dir)
-	if err != nil {
-		return Result{}, err
-	}
-	v := Result{Dir: dir, Files: len(sums)}
-	if _, name := format.Find(sums); inParts(dir, name) {
-		err = v.split(ctx, dir, name, sums, hooks)
-	} else {
-		err = v.folder(ctx, dir, sums, hooks)
-	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return Result{}, ctx.Err()
+	defer r.Close()
+	var signed []string
+	if !o.Keys.IsEmpty() {
+		if signed, err = Signatures(ctx, r, o.Keys, o.Hooks); err != nil {
+			return v, err
 		}
-		return Result{}, failed(dir, err)
+	}
+	if v, err = verified(ctx, r, o.Hooks); err == nil && len(o.Bases) > 0 {
+		err = v.withBases(ctx, r, o.Bases, o.Hooks)
+	}
+	if err != nil {
+		return Result{}, err
+	}
+	v.Signed = signed
+	return v, nil
+}
+
+// verified verifies a release without its bases.
+func verified(ctx context.Context, r *release.Release, hooks progress.Hooks) (Result, error) {
+	sums, err := r.Sums()
+	if err != nil {
+		return Result{}, err
+	}
+	v := Result{Dir: r.Name, Files: len(sums)}
+	switch {
+	case r.Form == release.Medium:
+		err = v.medium(ctx, r, sums, hooks)
+	case r.InParts():
+		err = v.split(ctx, r, sums, hooks)
+	default:
+		err = v.folder(ctx, r, sums, hooks)
+	}
+	if ctx.Err() != nil {
+		return Result{}, ctx.Err()
+	}
+	if err != nil {
+		return Result{}, failed(r.Name, err)
 	}
 	return v, nil
 }
 
 // folder verifies the folder of an appliance or a delta.
-func (v *Result) folder(ctx context.Context, dir string, sums layout.Sums, hooks progress.Hooks) error {
+func (v *Result) folder(ctx context.Context, r *release.Release, sums layout.Sums, hooks progress.Hooks) error {
+	dir := r.Name
 	store, err := v.store(ctx, dir, sums, hooks)
 	got := layout.Sums{}
 	if store.Sum != "" {
 		got[store.Name] = store.Sum
 	}
-	errs := []error{err, compareSums(ctx, dir, sums, store.Name, got, hooks), checkTexts(sums), compareISO(dir, sums)}
-	lock, err := artifact.ReadLock(filepath.Join(dir, artifact.LockFile))
+	errs := []error{
+		err, compareSums(ctx, dir, sums, store.Name, got, hooks), checkTexts(sums, r.IsDelta()), compareISO(dir, sums),
+	}
+	lock, err := r.Lock()
 	if err != nil {
 		errs = append(errs, err)
 	} else {
 		v.Totals = lock.Totals()
 		errs = append(errs, checkManifests(dir, lock, sums))
-		switch {
-		case !artifact.IsDelta(sums):
+		if !r.IsDelta() {
 			errs = append(errs, checkConfig(dir, lock, store.Tree))
-			if errors.Join(errs...) == nil { // else the store may be unreadable
-				errs = append(errs, checkFolderStore(dir, lock))
-			}
-		case errors.Join(errs...) == nil: // else the delta may be unreadable
-			errs = append(errs, v.delta(dir, lock))
+		}
+		if errors.Join(errs...) == nil { // else the store may be unreadable
+			errs = append(errs, v.records(r, lock))
 		}
 		if errors.Join(errs...) == nil { // else it is about other files, too
-			errs = append(errs, checkProvenance(dir, lock, sums))
+			errs = append(errs, checkProvenance(r, lock, sums))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// records compares the store of a folder with the lock and, of a delta, with its description.
+func (v *Result) records(r *release.Release, lock pinset.Lock) error {
+	if r.IsDelta() {
+		return v.delta(r, lock)
+	}
+	store, err := r.Store()
+	if err != nil {
+		return err
+	}
+	return checkStore(store, lock)
 }
 
 // compareSums compares the sums of all files. Those in got are not computed again.
@@ -149,10 +193,10 @@ func differences(want, got layout.Sums) error {
 }
 
 // checkTexts wants sums of the small files that every folder has.
-func checkTexts(want layout.Sums) error {
+func checkTexts(want layout.Sums, isDelta bool) error {
 	var errs []error
 	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile, artifact.ProvenanceFile}
-	if artifact.IsDelta(want) {
+	if isDelta {
 		texts = []string{artifact.DeltaFile, artifact.LockFile, artifact.ProvenanceFile}
 	}
 	for _, name := range texts {
@@ -174,7 +218,12 @@ func compareISO(dir string, sums layout.Sums) error {
 	if _, ok := sums[artifact.ISOFile]; !ok {
 		return nil
 	}
-	info, err := artifact.Inspect(filepath.Join(dir, artifact.ISOFile))
+	r, err := artifact.OpenISO(filepath.Join(dir, artifact.ISOFile))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	info, err := artifact.Inspect(r)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 func diffCommand() *cobra.Command {
@@ -25,15 +26,19 @@ the same, patched and literal, and which files take the most space.`,
 		Args: cobra.ExactArgs(2), ValidArgsFunction: cli.FileArgs(2, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var locks [2]pinset.Lock
+			var recipes *artifact.Recipes // of the second one
 			for i, name := range args {
-				var err error
-				if locks[i], err = artifact.ReadLock(name); err != nil {
+				r, err := release.Open(name, nil)
+				if err != nil {
 					return err
 				}
-			}
-			recipes, err := artifact.ReadRecipes(args[1])
-			if err != nil {
-				return err
+				defer r.Close()
+				if locks[i], err = r.Lock(); err != nil {
+					return err
+				}
+				if recipes, err = artifact.ReadRecipes(r); err != nil {
+					return err
+				}
 			}
 			return printDifference(cmd, output, names, difference{pinset.Compare(locks[0], locks[1]), recipes})
 		},

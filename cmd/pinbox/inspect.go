@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/builder/usage"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -71,38 +72,51 @@ type inspected struct {
 // inspect reads all of it. With keys it checks the signatures first, since only they say who made the rest.
 func inspect(ctx context.Context, name, old, key string, hooks progress.Hooks) (r inspected, err error) {
 	checked := inventory.Checked{Keys: key}
+	var keys signature.Keys
 	if key != "" {
-		keys, err := signature.ReadKeys(key)
-		if err != nil {
-			return r, err
-		}
-		if checked.Good, err = verify.Signatures(ctx, name, keys, hooks); err != nil {
+		if keys, err = signature.ReadKeys(key); err != nil {
 			return r, err
 		}
 	}
-	switch info, err := artifact.Inspect(name); {
-	case err == nil:
+	from, err := release.Open(name, keys)
+	if err != nil {
+		return r, err
+	}
+	defer from.Close()
+	if key != "" {
+		if checked.Good, err = verify.Signatures(ctx, from, keys, hooks); err != nil {
+			return r, err
+		}
+	}
+	if from.Image != nil {
+		info, err := artifact.Inspect(from)
+		if err != nil {
+			return r, err
+		}
 		r.ISO = &info
 		if !hasLock(info) {
 			return r, nil
 		}
-	case !artifact.IsNoISO(err): // else it is a lock, or a folder
-		return r, err
 	}
-	if r.Report, err = usage.Read(ctx, name); err != nil {
+	if r.Report, err = usage.Read(ctx, from); err != nil {
 		return r, err
 	}
 	if old != "" {
-		before, err := usage.Read(ctx, old)
+		older, err := release.Open(old, nil)
+		if err != nil {
+			return r, err
+		}
+		defer older.Close()
+		before, err := usage.Read(ctx, older)
 		if err != nil {
 			return r, err
 		}
 		r.Report = r.Since(before)
 	}
-	if r.Inventory, err = inventory.Read(ctx, name, checked); err != nil {
+	if r.Inventory, err = inventory.Read(ctx, from, checked); err != nil {
 		return r, err
 	}
-	r.Thin, err = artifact.ReadRecipes(name)
+	r.Thin, err = artifact.ReadRecipes(from)
 	return r, err
 }
 

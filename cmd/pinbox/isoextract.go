@@ -29,11 +29,11 @@ func isoExtractCommand() *cobra.Command {
 				return extractPXE(cmd, args[0], pxe)
 			case pxe != "":
 			case ignition && !store && !lock:
-				return artifact.ExtractIgnition(cmd.Context(), args[0], stdout)
+				return artifact.Extract(cmd.Context(), args[0], artifact.IgnitionFile, stdout)
 			case store && !ignition && !lock:
-				return artifact.ExtractStore(cmd.Context(), args[0], stdout)
+				return artifact.Extract(cmd.Context(), args[0], artifact.ISOStore, stdout)
 			case lock && !ignition && !store:
-				return artifact.ExtractLock(cmd.Context(), args[0], stdout)
+				return artifact.Extract(cmd.Context(), args[0], artifact.ISOLock, stdout)
 			}
 			return cli.Usagef("give one of --ignition, --store, --lock and --pxe")
 		},

@@ -46,7 +46,12 @@ func mediumCommand() *cobra.Command {
 			if o.Split > 0 {
 				return printSplit(cmd, output, o.Out)
 			}
-			info, err := artifact.Inspect(o.Out)
+			r, err := artifact.OpenISO(o.Out)
+			if err != nil {
+				return err
+			}
+			defer r.Close()
+			info, err := artifact.Inspect(r)
 			if err != nil {
 				return err
 			}

@@ -61,7 +61,7 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
   %s/%s       PinnedImageSets for a cluster: oc apply -f
 %snext: %s
 `,
-		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
 		image, next)
@@ -117,7 +117,7 @@ func printPlan(
 		return err
 	}
 	_, err := fmt.Fprintf(out, "%s: %s of %s for %s: %s of %s to read; a registry on the node would hold %s of %s\n",
-		release(lock.ReleaseID), imagesOf(totals), cli.Plural(len(lock.Sets), "set"), lock.Platform,
+		releaseName(lock.ReleaseID), imagesOf(totals), cli.Plural(len(lock.Sets), "set"), lock.Platform,
 		cli.Plural(totals.Layers, "different layer"), bytesize.Format(totals.Bytes), cli.Plural(totals.TotalLayers, "layer"),
 		bytesize.Format(totals.TotalBytes))
 	if missing != nil && err == nil {
@@ -137,8 +137,8 @@ func imagesOf(t pinset.Totals) string {
 	return text
 }
 
-// release is the name of an appliance, with the number of the release if it has one.
-func release(r pinset.ReleaseID) string {
+// releaseName is the name of an appliance, with the number of the release if it has one.
+func releaseName(r pinset.ReleaseID) string {
 	if r.Number == 0 {
 		return r.Name
 	}
@@ -172,7 +172,7 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) er
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
-		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize),
 		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out)
@@ -187,7 +187,7 @@ func printThinDelta(cmd *cobra.Command, r builder.DeltaResult) error {
 next: pinbox verify %s --base, with the folder or ISO of %s
 on the node: pinbox-node attach makes a store of %s of it
 `,
-		release(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
+		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), percent(r.StoreSize, r.Thin.StoreSize),
 		bytesize.Format(r.Thin.StoreSize), ofAll(r.New, r.Totals), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out, anyOf(len(r.Bases)), bytesize.Format(r.Thin.StoreSize))
@@ -292,7 +292,7 @@ func printISO(out io.Writer, info iso.Info) error {
 		fmt.Fprintf(w, "architecture\t%s\n", cmp.Or(info.Architecture, "unknown"))
 	}
 	if info.Appliance != "" {
-		fmt.Fprintf(w, "appliance\t%s\n", release(pinset.ReleaseID{Name: info.Appliance, Number: info.Release}))
+		fmt.Fprintf(w, "appliance\t%s\n", releaseName(pinset.ReleaseID{Name: info.Appliance, Number: info.Release}))
 	}
 	if info.Installs != "" {
 		fmt.Fprintf(w, "installs to\t%s, and overwrites it without a question\n", info.Installs)

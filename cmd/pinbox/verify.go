@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -21,8 +18,16 @@ func verifyCommand() *cobra.Command {
 		Short: "Check all hashes of an appliance, and that its files agree",
 		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o := verify.Options{Bases: bases}
+			if key != "" {
+				var err error
+				if o.Keys, err = signature.ReadKeys(key); err != nil {
+					return err
+				}
+			}
 			progress := cli.NewProgress(cmd, output)
-			verified, err := verifyAll(cmd.Context(), args[0], key, bases, hooks(progress))
+			o.Hooks = hooks(progress)
+			verified, err := verify.Release(cmd.Context(), args[0], o)
 			if err == nil && deep {
 				verified.Layers, err = verify.Layers(cmd.Context(), append(args, bases...), hooks(progress))
 			}
@@ -46,23 +51,4 @@ func verifyCommand() *cobra.Command {
 	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
 	return cmd
-}
-
-// verifyAll checks the signatures first, if there is a key, since only they say who made the rest.
-func verifyAll(
-	ctx context.Context, name, key string, bases []string, hooks progress.Hooks,
-) (v verify.Result, err error) {
-	var signed []string
-	if key != "" {
-		keys, err := signature.ReadKeys(key)
-		if err != nil {
-			return v, err
-		}
-		if signed, err = verify.Signatures(ctx, name, keys, hooks); err != nil {
-			return v, err
-		}
-	}
-	v, err = verify.WithBases(ctx, name, bases, hooks)
-	v.Signed = signed
-	return v, err
 }

@@ -57,7 +57,8 @@ const (
 
 // Files for a node in the folder of an appliance or of a delta.
 const (
-	StoreFile      = "store.squashfs" // for the other formats see builder/format
+	StoreFile      = "store.squashfs"
+	StoreDir       = "store" // of an appliance, in place of it
 	DeltaStoreFile = "delta.squashfs"
 	ThinStoreFile  = "delta.thin" // of a thin delta, in place of it
 	DeltaFile      = "delta.json"
