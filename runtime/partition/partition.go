@@ -18,7 +18,7 @@ import (
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
-	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // Errors of the medium and the disk.
@@ -230,7 +230,7 @@ func openStore(medium string) (_ *os.File, content transfer.Content, err error) 
 	if err != nil {
 		return nil, content, errors.Join(err, store.Close())
 	}
-	if files, err := squashfs.OpenImage(store, content.Size); err == nil {
+	if files, err := release.NewStore(name, store.Name(), store, content.Size).Files(); err == nil {
 		if _, err = files.Lstat(layout.OwnDelta); err == nil {
 			return nil, content, errors.Join(fmt.Errorf("%s: %w", store.Name(), ErrDelta), store.Close())
 		}
