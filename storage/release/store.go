@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/input"
+	"github.com/pinbox/pinbox/storage/iso9660"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -90,8 +91,14 @@ func (r *Release) Store() (*Store, error) {
 	case Mounted:
 		s.Path, err = mountedDevice(r.dir)
 	case Medium:
-		f, err := r.Image.Find(path.Join(r.dir, r.Names.Store))
-		if err == nil && f.Contiguous() {
+		var f iso9660.File
+		f, err = r.Image.Find(path.Join(r.dir, r.Names.Store))
+		switch {
+		case IsMissing(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w", r.Name, err)
+		case f.Contiguous():
 			s.Path, s.Offset, s.Size, s.file = r.Name, f.Offset(), f.Size, r.file
 		}
 	}
@@ -122,7 +129,11 @@ func (r *Release) Files() (fs.FS, error) {
 		return nil, err
 	}
 	if store != nil {
-		return store.Files()
+		files, err := store.Files()
+		if err != nil {
+			return nil, err // files is a nil *Reader, which is not a nil fs.FS
+		}
+		return files, nil
 	}
 	if r.Form != Folder || r.Names.Store != layout.StoreDir {
 		return nil, nil
@@ -138,7 +149,7 @@ func (r *Release) Files() (fs.FS, error) {
 // Delta returns the description of a delta in its store; zero for anything else.
 func (r *Release) Delta() (d pinset.Delta, err error) {
 	files, err := r.Files()
-	if files == nil {
+	if err != nil || files == nil {
 		return d, err
 	}
 	if d, err = layout.Open(files).Delta(); err != nil {
