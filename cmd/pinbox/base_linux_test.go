@@ -16,17 +16,26 @@ func TestBaseIsOpenedOnce(t *testing.T) {
 	config := write(t, "agent.ign", []byte(`{"ignition":{"version":"3.2.0"}}`))
 	base := filepath.Join(t.TempDir(), "base.iso")
 	fixtures.Run(t, fixtures.Peer(t, "agentiso"), fixtures.LiveISO(t, "-rock", "-m", "efiboot.img"), config, base)
-	for name, args := range map[string][]string{
-		"merge": {"--merge"}, "merge and install": {"--merge", "--install-device", "/dev/sda"}, "replace": {"--force"},
+	plain := fixtures.LiveISO(t)
+	for name, test := range map[string]struct {
+		base string
+		args []string
+	}{
+		"plain":             {plain, nil},
+		"install":           {plain, []string{"--install-device", "/dev/sda"}},
+		"merge":             {base, []string{"--merge"}},
+		"merge and install": {base, []string{"--merge", "--install-device", "/dev/sda"}},
+		"replace":           {base, []string{"--force"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			trace := filepath.Join(t.TempDir(), "trace")
 			fixtures.Run(t, strace, append([]string{
 				"-f", "-e", "trace=open,openat,openat2", "-o", trace, program, "build", "--set", write(t, "sets.yaml", pins.Sets()),
-				"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o", filepath.Join(t.TempDir(), "out"), "--iso", base,
-			}, args...)...)
-			if got := bytes.Count(mustRead(t, trace), []byte(`"`+base+`"`)); got != 1 {
+				"--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o", filepath.Join(t.TempDir(), "out"),
+				"--iso", test.base,
+			}, test.args...)...)
+			if got := bytes.Count(mustRead(t, trace), []byte(`"`+test.base+`"`)); got != 1 {
 				t.Errorf("got %d opens of the base, want one", got)
 			}
 		})

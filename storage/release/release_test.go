@@ -208,6 +208,21 @@ func TestForms(t *testing.T) {
 	}
 }
 
+// A medium on a device, of which Stat gives no size, is one as in a file.
+func TestDevice(t *testing.T) {
+	fixtures.NeedRoot(t)
+	s := newSamples(t)
+	file := s.medium.medium(t)
+	r := opened(t, fixtures.LoopDevice(t, file, "--read-only"), nil)
+	store, err := r.Store()
+	if err != nil || store == nil || store.Size != int64(len(s.medium[layout.MediumStore])) {
+		t.Errorf("got the store %+v, %v; want one of %d bytes", store, err, len(s.medium[layout.MediumStore]))
+	}
+	if lock, err := r.Lock(); err != nil || lock.Name != "edge" {
+		t.Errorf("got the lock of %q, %v; want that of edge", lock.Name, err)
+	}
+}
+
 // The bytes of a store are the same in one file, in parts and on a medium.
 func TestStoreBytes(t *testing.T) {
 	s := newSamples(t)
