@@ -200,7 +200,7 @@ func TestLintRefuses(t *testing.T) {
 		"nothing to check": {
 			[]string{write(t, "map.yaml", nil)}, cli.ExitInput, "map.yaml: no container in it names an image",
 		},
-		"no lock":        {[]string{"--lock", pod, pod}, cli.ExitInput, "not a pinbox lock"},
+		"no lock":        {[]string{"--lock", pod, pod}, cli.ExitInput, "and not a lock"},
 		"another output": {[]string{"--output", "sarif", pod}, cli.ExitUsage, "want text, json or yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
