@@ -279,3 +279,24 @@ func TestNodeBinaryStaysSmall(t *testing.T) {
 		t.Errorf("got the libraries %v of pinbox-node, %v; want none", libraries, err)
 	}
 }
+
+// The tree in CONTRIBUTING.md has each room.
+func TestTreeHasEachRoom(t *testing.T) {
+	text, err := os.ReadFile("../CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, tree, _ := strings.Cut(string(text), "```text\ncmd/\n")
+	tree, _, _ = strings.Cut(tree, "```")
+	names := strings.FieldsFunc(tree, func(r rune) bool { return strings.ContainsRune(" ,\n", r) })
+	for _, p := range list(t, "./...") {
+		at := room(p.ImportPath)
+		_, name, below := strings.Cut(at, "/")
+		if at == "" || floor(at) == "fixtures" || !below {
+			continue
+		}
+		if !slices.Contains(names, name) {
+			t.Errorf("CONTRIBUTING.md: no line for %s", at)
+		}
+	}
+}
