@@ -61,7 +61,7 @@ func (f LocalImage) IsImage() bool {
 	}
 	defer r.Close()
 	content, err := readManifest(r, f.Digest.String())
-	if err != nil {
+	if err != nil || digest.FromBytes(content) != f.Digest {
 		return true
 	}
 	var m struct {

@@ -62,9 +62,9 @@ type layoutEntry struct {
 	Annotations  map[string]string `json:"annotations"`
 }
 
-// besideImage is the tag of what belongs to an image: its signature, attestations or bill of materials by cosign, or
-// the list of its referrers (distribution-spec, "Referrers Tag Schema").
-var besideImage = regexp.MustCompile(`(^|:)sha256-[0-9a-f]{64}(\.[a-z]+)?$`)
+// besideImage is the tag of what belongs to an image: its signature, attestations or bill of materials by cosign.
+// Without the ending it may be that of an image, which oc-mirror tags so.
+var besideImage = regexp.MustCompile(`(^|:)sha256-[0-9a-f]{64}\.[a-z]+$`)
 
 // other reports whether an entry belongs to an image, and is none itself: cosign and Hauler say so in the annotation
 // "kind" (dev.cosignproject.cosign/sigs, dev.hauler/atts; those of images end in image and imageIndex), ORAS copies

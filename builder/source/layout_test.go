@@ -106,9 +106,10 @@ func TestLayoutsWithOtherThanImages(t *testing.T) {
 			fill: func(l *layoutDir) {
 				l.manifest(imageConfig, "", named("quay.io/site/app:1"))
 				l.manifest(imageConfig, `,"x":1`, named("quay.io/site/app:sha256-"+hex64+".sig"))
-				l.manifest(imageConfig, `,"x":2`, named("sha256-"+hex64))
+				l.manifest(imageConfig, `,"x":2`, named("sha256-"+hex64+".att"))
+				l.manifest(imageConfig, `,"x":3`, named("quay.io/site/app:sha256-"+hex64)) // an image of oc-mirror
 			},
-			want: []string{"quay.io/site/app:1"}, left: "2 entries",
+			want: []string{"quay.io/site/app:1", "quay.io/site/app:sha256-" + hex64}, left: "2 entries",
 		},
 		"two images without names, and one name": {
 			fill: func(l *layoutDir) {
