@@ -83,6 +83,7 @@ func TestInterruptedBuildFetchesTheRest(t *testing.T) {
 	access.Fault(l.answer)
 	o := options(t, sample.Set("worker", pin))
 	o.Cache.Dir = t.TempDir()
+	o.Access.StallTimeout = 10 * time.Second
 	l.left.Store(90 << 20)
 	access.Take()
 	if _, err := builder.Build(t.Context(), o); !errors.Is(err, storage.ErrRegistry) {

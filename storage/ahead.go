@@ -7,12 +7,14 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"go.podman.io/image/v5/pkg/blobinfocache/none"
 	imgtypes "go.podman.io/image/v5/types"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
-	"github.com/pinbox/pinbox/storage/tail"
+	"github.com/pinbox/pinbox/storage/download"
 )
 
 const (
@@ -32,11 +34,15 @@ type rangeSupport struct {
 }
 
 // ask takes no longer than a registry may take to answer. An error means that it has no ranges.
-func (s *rangeSupport) ask(ctx context.Context, src *imageSource, blob imgtypes.BlobInfo) bool {
+func (s *rangeSupport) ask(ctx context.Context, limit time.Duration, src imgtypes.ImageSource, blob imgtypes.BlobInfo) bool {
 	s.once.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, src.wait.limit)
+		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		s.has.Store(tail.Ranged(ctx, src.ImageSource, blob) == nil)
+		ctx, answer := download.WithAnswer(download.WithRange(ctx, 0, 1))
+		if body, _, err := src.GetBlob(ctx, blob, none.NoCache); err == nil {
+			_ = body.Close() // nothing was written to it
+			s.has.Store(answer.Ranged)
+		}
 		s.asked.Store(true)
 	})
 	return s.has.Load()
@@ -67,23 +73,24 @@ func partSize(left int64) int64 {
 // spread fetches the next parts of the blob by other connections, as soon as it is its turn to have them, unless one is
 // enough. The first request is not delayed by asking for ranges.
 func (r *resumed) spread() error {
-	if r.extra == nil || r.body == nil && r.requests == 0 && !r.src.remote.ranges.asked.Load() {
+	from := r.source()
+	if r.extra == nil || from == nil || r.body == nil && r.requests == 0 && !from.ranges.asked.Load() {
 		return nil
 	}
-	if r.alone || r.src.wait.rate.enough() {
+	if r.alone || from.host.Fast() {
 		r.extra.giveBack()
 		return nil
 	}
 	for len(r.next) < maxParts {
-		from := r.nextPart()
-		if from >= r.want.Size {
+		offset := r.nextPart()
+		if offset >= r.want.Size {
 			r.extra.giveBack()
 			return nil
 		}
 		if !r.extra.take() {
 			return nil
 		}
-		if fetched, err := r.fetchPart(from); !fetched { // this connection reads all
+		if fetched, err := r.fetchPart(offset); !fetched { // this connection reads all
 			r.extra.all.Release(1)
 			r.alone = true
 			return err
@@ -109,7 +116,8 @@ func (r *resumed) nextPart() int64 {
 
 // fetchPart begins to fetch the part at an offset. Without ranges it does nothing and returns false.
 func (r *resumed) fetchPart(from int64) (bool, error) {
-	if !r.src.remote.ranges.ask(r.ctx, r.src, r.want) {
+	source := r.source()
+	if !source.ranges.ask(r.ctx, r.src.from.patience.Limit(), source.src, r.want) {
 		return false, nil
 	}
 	file, err := atomicfile.Unnamed(r.tmp)
@@ -119,7 +127,7 @@ func (r *resumed) fetchPart(from int64) (bool, error) {
 	to := from + partSize(r.want.Size-from)
 	ctx, cancel := context.WithCancel(r.ctx)
 	a := &ahead{file: file, from: from, have: from, cancel: cancel, part: &resumed{
-		ctx: ctx, src: r.src, want: r.want, at: from, end: to, counted: from, onlyRange: true,
+		ctx: ctx, src: r.src, want: r.want, at: from, end: to, only: source,
 	}}
 	a.progress = sync.NewCond(&a.mu)
 	r.end, r.next = min(r.end, from), append(r.next, a)
@@ -195,7 +203,9 @@ func (r *resumed) follow(p []byte) (int, error) {
 		r.next = r.next[1:]
 		return 0, a.close()
 	}
-	r.src.remote.ranges.has.Store(false)
+	if from := r.source(); from != nil {
+		from.ranges.has.Store(false)
+	}
 	r.end, r.alone = r.want.Size, true
 	return 0, r.closeParts()
 }

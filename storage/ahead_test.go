@@ -104,7 +104,7 @@ func newBlobOfARate(t *testing.T, stall time.Duration, fast int64) (*rangedBlob,
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { client.Close() })
-	client.remote.fast = fast
+	client.remote.patience.Host(registry.Host).SetFast(fast)
 	l := &pinset.LockedLayer{Digest: digest.FromBytes(b.content), Size: int64(len(b.content))}
 	return b, func(how fetching) io.ReadCloser {
 		how.tmp = t.TempDir()
@@ -184,36 +184,6 @@ func TestFastConnectionIsEnough(t *testing.T) {
 			}
 			if got := len(b.asked) > 1; got != test.parts {
 				t.Errorf("got %d requests, want several: %v", len(b.asked), test.parts)
-			}
-		})
-	}
-}
-
-// The last MiB says how fast a host is.
-func TestRate(t *testing.T) {
-	type step struct {
-		bytes  int
-		waited time.Duration
-	}
-	for name, test := range map[string]struct {
-		steps []step
-		want  bool
-	}{
-		"unknown":          {nil, false},
-		"not known yet":    {[]step{{minResumed - 1, 0}}, false},
-		"fast":             {[]step{{minResumed, time.Second}}, true},
-		"slow":             {[]step{{minResumed, time.Second + time.Microsecond}}, false},
-		"in small steps":   {[]step{{minResumed / 2, 2 * time.Second}, {minResumed / 2, 0}}, false},
-		"fast, and slower": {[]step{{minResumed, 0}, {minResumed, 2 * time.Second}}, false},
-		"slow, and faster": {[]step{{minResumed, 2 * time.Second}, {minResumed, 0}}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r := &rate{fast: minResumed}
-			for _, s := range test.steps {
-				r.add(s.bytes, s.waited)
-			}
-			if got := r.enough(); got != test.want {
-				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 func (s *imageSource) GetBlob(
 	ctx context.Context, want imgtypes.BlobInfo, cache imgtypes.BlobInfoCache,
 ) (io.ReadCloser, int64, error) {
-	if s.remote != nil {
+	if s.isRemote() {
 		return s.verify(ctx, s.resume(ctx, want, nil), want), want.Size, nil
 	}
 	rc, size, err := s.ImageSource.GetBlob(ctx, want, cache)
@@ -84,7 +84,7 @@ func (s *imageSource) layer(ctx context.Context, l *pinset.LockedLayer, how fetc
 		return s.verify(ctx, rc, imgtypes.BlobInfo{Digest: l.DiffID, Size: -1}), nil
 	}
 	want := imgtypes.BlobInfo{Digest: l.Digest, Size: l.Size, MediaType: l.MediaType}
-	if s.remote != nil {
+	if s.isRemote() {
 		blob := s.resume(ctx, want, how.part)
 		if blob.tmp = how.tmp; how.connections != nil {
 			blob.extra = newExtra(ctx, how.connections)

@@ -73,6 +73,9 @@ func TestConnectionsAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { src.Close() })
+	if _, _, err := src.GetManifest(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
 	c.together = together
 	for _, images := range [][]pinset.Image{all[1 : 1+together], all[1+together:]} {
 		if _, err := client.Resolve(t.Context(), images, nil); err != nil {

@@ -284,7 +284,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (pack *os.File, err error)
 	}
 	var part *cache.Partial
 	var resumes bool
-	if f.keeps(j) {
+	if keepsPart(j.layer.Size, f.isLocal(j.img), f.Cache.HasPartial(j.layer.Digest), f.fast(j)) {
 		if part, resumes, err = openPartial(f.Cache, j.layer); err != nil {
 			return nil, err
 		}
@@ -296,16 +296,21 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (pack *os.File, err error)
 	return pack, err
 }
 
-// keeps reports whether what is fetched of a blob is kept for the next run, if this one is interrupted.
-func (f *fetcher) keeps(j *job) bool {
+// fast reports whether the host of a layer is fast.
+func (f *fetcher) fast(j *job) bool {
+	return !f.isLocal(j.img) && f.remote.hostOf(j.img.Repository).Fast()
+}
+
+// keepsPart reports whether what is fetched of a blob of size bytes is kept for the next run, if this one is interrupted:
+// not what is on this machine, which costs nothing to read again, and little of a fast host.
+func keepsPart(size int64, local, hasPart, fast bool) bool {
 	switch {
-	case f.isLocal(j.img):
-		return false // to read it again costs nothing
-	case f.Cache.HasPartial(j.layer.Digest):
+	case local:
+		return false
+	case hasPart:
 		return true
-	default:
-		return j.layer.Size >= keptIfFast || !f.remote.waiter(j.img.Repository, "").rate.enough()
 	}
+	return size >= keptIfFast || !fast
 }
 
 // fetchAndPack fetches a layer and packs it. Small layers are fetched before they are packed, more of

@@ -10,7 +10,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -84,7 +83,6 @@ func TestReadingOfALayer(t *testing.T) {
 // What is fetched of a blob is kept for the next run, but not of a blob on this machine, nor of one that a fast
 // registry sends in seconds. A bug was that a file for it was made and removed.
 func TestPartsThatAreKept(t *testing.T) {
-	const host = "registry.example.com"
 	for name, test := range map[string]struct {
 		size              int64
 		local, fast, part bool // part: an earlier run has left one
@@ -97,36 +95,7 @@ func TestPartsThatAreKept(t *testing.T) {
 		"fast registry, has a part":  {size: minResumed, fast: true, part: true, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			blobs, err := cache.Open(dir)
-			if err != nil {
-				t.Fatal(err)
-			}
-			client, err := NewClient(Access{}, "linux/amd64")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { client.Close() })
-			client.remote.rateOf(host).isFast = test.fast
-			img := pinset.Image{Repository: host + "/app", Digest: digest.FromString("app")}
-			if test.local {
-				client.AddLocal(img, LocalImage{blobs: blobStores{}})
-			}
-			j := &job{layer: layerOf(1, test.size), img: img}
-			if test.part {
-				part, err := blobs.Partial(j.layer.Digest)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := part.Write([]byte("part")); err != nil {
-					t.Fatal(err)
-				}
-				if err := part.End(true); err != nil {
-					t.Fatal(err)
-				}
-			}
-			f := &fetcher{Client: client, PackOptions: PackOptions{Cache: blobs}}
-			if got := f.keeps(j); got != test.want {
+			if got := keepsPart(test.size, test.local, test.part, test.fast); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

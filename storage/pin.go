@@ -2,10 +2,7 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -34,20 +31,13 @@ func (c *Client) pin(ctx context.Context, ref pinset.Reference) (pinset.Image, e
 		c.remote.noteTag(img, ref.Tag)
 		return img, nil
 	}
-	src, err := c.remote.openName(ctx, ref.TagName(), img)
+	_, d, err := c.remote.pin(ctx, ref.Repository, ref.Tag)
 	if err != nil {
-		return img, err
+		return img, classify(ctx, err)
 	}
-	content, mediaType, err := src.fetchManifest(ctx, nil)
-	if err != nil {
-		return img, errors.Join(classify(ctx, err), src.Close())
-	}
-	img.Digest = digest.FromBytes(content)
-	src.remote.first = img.Digest
-	src.remote.manifests[img.Digest.String()] = document{content: content, mediaType: mediaType}
+	img.Digest = d
 	c.remote.noteTag(img, ref.Tag)
-	c.remote.keepAlone(img, src.remote)
-	return img, src.Close()
+	return img, nil
 }
 
 func (s *sources) noteTag(img pinset.Image, tag string) {
@@ -56,5 +46,5 @@ func (s *sources) noteTag(img pinset.Image, tag string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tags[img] = img.Repository + ":" + tag
+	s.tags[img] = tag
 }

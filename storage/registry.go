@@ -23,6 +23,7 @@ import (
 	"go.podman.io/storage/pkg/configfile"
 
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/download"
 	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
@@ -53,10 +54,14 @@ var (
 	ErrPlainHTTP = fault.New(fault.Registry, "it serves plain HTTP",
 		"give it a certificate; or permit plain HTTP with --insecure-registry HOST[:PORT], spec.insecureRegistries "+
 			"or `insecure = true` in registries.conf")
-	ErrStalled = fault.New(fault.Registry, "connection stalled",
-		"run the command again, which continues where it ended; check the network, proxies and mirrors; --stall "+
-			"gives a slow registry more time") // it is open, but next to no data arrives
-	ErrRealm = fault.New(fault.Registry, "a password goes only to the registry's own domain, by HTTPS",
+	ErrClientCertificate = fault.New(fault.Registry, "it wants a client certificate that it trusts",
+		"put the certificate and its key as client.cert and client.key into the folder of --cert-dir, or into "+
+			"/etc/containers/certs.d/HOST[:PORT]")
+	ErrKeyPair = fault.New(fault.Input, "client certificate without its key, or the key without it",
+		"put both NAME.cert and NAME.key into the folder of --cert-dir, or into /etc/containers/certs.d/HOST[:PORT]; the "+
+			"name of a CA ends in .crt")
+	ErrStalled = download.ErrStalled
+	ErrRealm   = fault.New(fault.Registry, "a password goes only to the registry's own domain, by HTTPS",
 		"serve tokens by HTTPS in the registry's domain; or trust it with its password, with --insecure-registry "+
 			"HOST[:PORT] or spec.insecureRegistries")
 )
@@ -77,11 +82,11 @@ type Access struct {
 	// RegistriesDir is a containers-registries.d(5) folder, which configures where signatures are;
 	// "" means the folder of the user or the host.
 	RegistriesDir string
-	// StallTimeout is how long a registry may take to answer, or send next to nothing of a blob,
-	// before the request is repeated; 0 means DefaultStallTimeout.
+	// StallTimeout is how long requests that fail are repeated while nothing of the whole arrives, and how long a
+	// registry may take to answer, or send next to nothing of a blob; 0 means DefaultStallTimeout.
 	StallTimeout time.Duration
-	// Retrying is called with a line of text before a request is repeated because the registry
-	// stalled or the connection was lost. It is called from several goroutines; it may be nil.
+	// Retrying is called with a line of text before a registry is waited for. It is called from several goroutines; it
+	// may be nil.
 	Retrying func(string)
 	// Insecure are registries, as HOST or HOST:PORT, that may serve plain HTTP, have certificates of
 	// unknown authorities, and send passwords to other hosts for a token.
@@ -133,12 +138,15 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		DockerRegistryUserAgent: "pinbox",
 		OSChoice:                goos, ArchitectureChoice: arch, VariantChoice: variant,
 	}
+	say := access.Retrying
+	if say == nil {
+		say = func(string) {}
+	}
 	c := &Client{
 		platform: platform, sys: sys, warnings: warnings, limits: access.Limits, turn: compose.NewTurn(),
 		remote: sources{
-			sys: sys, stallTimeout: cmp.Or(access.StallTimeout, DefaultStallTimeout), retrying: access.Retrying,
-			fast: fastRate, rates: map[string]*rate{},
-			repositories: map[string]*repository{}, alone: map[pinset.Image]*remoteSource{}, tags: map[pinset.Image]string{},
+			sys: sys, patience: download.NewPatience(cmp.Or(access.StallTimeout, DefaultStallTimeout), say), say: say,
+			repositories: map[string]*repository{}, tagged: map[pinset.Image]*remote{}, tags: map[pinset.Image]string{},
 		},
 		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{},
 		documents: documents{none: access.Documents.None, file: compose.Documents{Tmp: access.Documents.Tmp}},
@@ -249,7 +257,7 @@ func (c *Client) Close() error {
 		f.abort()
 	}
 	c.documents.file.Close()
-	errs := []error{c.credentials.Close()}
+	errs := []error{c.credentials.Close(), c.remote.close()}
 	if c.registries != "" {
 		errs = append(errs, os.RemoveAll(c.registries))
 	}
@@ -267,36 +275,69 @@ func classify(ctx context.Context, err error) error {
 		errors.Is(err, ErrRegistry) {
 		return err
 	}
-	if err := blocked(err); err != nil {
+	if errors.Is(err, ErrBlocked) || errors.Is(err, ErrAccess) || errors.Is(err, realm.ErrCredentials) {
 		return err
 	}
-	status := 0
-	var unexpected docker.UnexpectedHTTPStatusError
-	var coded errcode.Error
-	var refused docker.ErrUnauthorizedForCredentials
 	var requirement signature.PolicyRequirementError
-	switch {
-	case errors.As(err, &requirement):
+	if errors.As(err, &requirement) {
 		return fmt.Errorf("%w: %w", ErrPolicy, err)
-	case errors.As(err, &refused):
-		status = http.StatusUnauthorized
-	case errors.As(err, &unexpected):
-		status = unexpected.StatusCode
-	case errors.As(err, &coded):
-		status = coded.Code.Descriptor().HTTPStatusCode
-	default:
-		// The library's error for a response without JSON has no exported type.
-		if m := statusText.FindStringSubmatch(err.Error()); m != nil {
-			status, _ = strconv.Atoi(m[1]) // three digits
-		}
 	}
-	switch status {
+	switch statusOf(err) {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%w: %w", ErrUnauthorized, err)
 	case http.StatusNotFound:
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return unusable(err)
+}
+
+// answerError is an error with the status of the answer that it is about.
+type answerError struct {
+	error
+	status int
+}
+
+func (e answerError) Unwrap() error { return e.error }
+
+// withStatus adds the status of an answer to an error about it. The library drops it if the body has an error code.
+func withStatus(status int, err error) error {
+	if err == nil || status < http.StatusBadRequest {
+		return err
+	}
+	return answerError{err, status}
+}
+
+// statusOf returns the HTTP status that an error is about, or 0: that of the answer, if it is known, else what the library
+// says of it.
+func statusOf(err error) int {
+	var answer answerError
+	var unexpected docker.UnexpectedHTTPStatusError
+	var coded errcode.ErrorCoder
+	var refused docker.ErrUnauthorizedForCredentials
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &answer):
+		return answer.status
+	case errors.As(err, &refused):
+		return http.StatusUnauthorized
+	case errors.As(err, &unexpected):
+		return unexpected.StatusCode
+	case errors.As(err, &coded):
+		return coded.ErrorCode().Descriptor().HTTPStatusCode
+	}
+	// The library's error for a response without JSON has no exported type.
+	if m := statusText.FindStringSubmatch(err.Error()); m != nil {
+		status, _ := strconv.Atoi(m[1]) // three digits
+		return status
+	}
+	return 0
+}
+
+// unknownCode reports whether an error is about a body with an error code that the library does not know.
+func unknownCode(err error) bool {
+	var coded errcode.ErrorCoder
+	return errors.As(err, &coded) && coded.ErrorCode() == errcode.ErrorCodeUnknown
 }
 
 // certificateText is in the texts of crypto/tls.CertificateVerificationError.
@@ -307,7 +348,12 @@ const certificateText = "tls: failed to verify certificate"
 var causes = []struct {
 	text string
 	err  error
-}{{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}, {realm.Text, ErrRealm}}
+}{
+	{certificateText, ErrCertificate}, {http.ErrSchemeMismatch.Error(), ErrPlainHTTP}, {realm.Text, ErrRealm},
+	{"tls: certificate required", ErrClientCertificate}, {"remote error: tls: bad certificate", ErrClientCertificate},
+	{"remote error: tls: handshake failure", ErrClientCertificate}, {"missing key ", ErrKeyPair},
+	{"missing client certificate ", ErrKeyPair}, {"tls: private key does not match public key", ErrKeyPair},
+}
 
 // anyHost stands in hints for the registry, if it is not known.
 const anyHost = "HOST[:PORT]"

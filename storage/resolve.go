@@ -121,11 +121,15 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	if err := checkAlgorithm("it", img.Digest); err != nil {
 		return Resolved{}, err
 	}
-	src, raw, mediaType, err := c.openWithManifest(ctx, img)
+	src, err := c.open(ctx, img)
 	if err != nil {
 		return Resolved{}, err
 	}
 	defer src.Close()
+	raw, mediaType, err := src.GetManifest(ctx, nil)
+	if err != nil {
+		return Resolved{}, err
+	}
 	r := Resolved{Image: img, LockedImage: pinset.LockedImage{Pin: img.String(), Manifest: img.Digest}}
 	if manifest.MIMETypeIsMultiImage(mediaType) {
 		d, err := choose(c.sys, raw, mediaType)
@@ -147,16 +151,7 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	if mediaType == manifest.DockerV2Schema1MediaType || mediaType == manifest.DockerV2Schema1SignedMediaType {
 		return Resolved{}, fmt.Errorf("%w: its manifest is of Docker's schema version 1", ErrNotImage)
 	}
-	if err := src.wait.request(ctx, func(ctx context.Context) (err error) {
-		inner := verifiedImage{
-			image.UnparsedInstance(src.ImageSource, &r.LockedImage.Manifest), document{r.Manifest, mediaType},
-		}
-		if err := c.checkPolicy(ctx, inner, img); err != nil {
-			return err
-		}
-		r.Signatures, err = src.signatures(ctx, inner.UnparsedImage, r.LockedImage.Manifest)
-		return err
-	}); err != nil {
+	if r.Signatures, err = src.signed(ctx, c, r.LockedImage.Manifest, document{r.Manifest, mediaType}); err != nil {
 		return Resolved{}, err
 	}
 	parsed, err := image.FromUnparsedImage(ctx, c.sys, unparsed)
@@ -226,7 +221,7 @@ func checkConfigSize(ctx context.Context, src *imageSource, config imgtypes.Blob
 	}
 	err := fmt.Errorf("%w: its configuration %s has %d bytes, and the limit of registries is %d", ErrNotImage,
 		config.Digest, config.Size, maxManifest)
-	if src.remote != nil {
+	if src.isRemote() {
 		return err
 	}
 	return src.explain(ctx, err)

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,19 +11,23 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/cache"
-	"github.com/pinbox/pinbox/storage/tail"
+	"github.com/pinbox/pinbox/storage/download"
 )
 
-// minResumed is the smallest blob that is stored while it is fetched, in bytes: to fetch a smaller
-// one again costs less. It is also the progress after which failed attempts are no longer counted:
-// bodyReaderMinimumProgress in docker/body_reader.go of containers/image.
-const minResumed = 1 << 20
+const (
+	// minResumed is the smallest blob that is stored while it is fetched, in bytes: to fetch a smaller
+	// one again costs less.
+	minResumed = 1 << 20
+	// shortAnswers is how many answers may end at the same byte of a blob that is longer.
+	shortAnswers = 3
+)
 
 // resumed reads the beginning of a blob from a file of an earlier fetch, and the rest from the
 // registry. It appends the rest to the file.
 type resumed struct {
 	ctx  context.Context
 	src  *imageSource
+	turn *turn // of the places of the blob
 	want imgtypes.BlobInfo
 	part *cache.Partial // nil to store nothing
 	have int64          // bytes in part
@@ -38,28 +41,27 @@ type resumed struct {
 	next  []*ahead
 	tmp   string
 	alone bool // no parts are fetched by other connections
-	// onlyRange is true if a registry that does not support ranges is an error.
-	onlyRange bool
+	// only is the source of a part that another connection reads: it must have ranges. nil for a whole blob.
+	only *remote
 
-	body *blobStream
+	body io.ReadCloser
 	// bodyAt is the offset of body in the blob, in bytes. It is less than at if the registry does
 	// not support ranges.
 	bodyAt int64
-	// noRanges is true if requests are for the complete blob from now on. A registry that does not
-	// support ranges answers with the complete blob; the library skips its beginning without
-	// returning bytes, which looks like a stall.
+	// noRanges is true if requests are for the complete blob from now on.
 	noRanges bool
 	// requests is how many requests were made since started.
 	requests int
 	started  time.Time
-	// failed is how many requests failed since counted bytes were read.
-	failed  int
-	counted int64
+	// failed is how many answers were lost since gained bytes were enough for progress, and short how many have ended at
+	// the byte endedAt.
+	failed, short   int
+	gained, endedAt int64
 }
 
 // resume opens a blob; part may be nil.
 func (s *imageSource) resume(ctx context.Context, want imgtypes.BlobInfo, part *cache.Partial) *resumed {
-	r := &resumed{ctx: ctx, src: s, want: want, part: part, end: want.Size}
+	r := &resumed{ctx: ctx, src: s, turn: s.turn(), want: want, part: part, end: want.Size}
 	if part == nil {
 		return r
 	}
@@ -80,15 +82,22 @@ func (r *resumed) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	if r.extra != nil && r.source() == nil { // what it can do decides about the first request
+		if _, err := r.turn.next(r.ctx); err != nil {
+			return 0, err
+		}
+	}
 	if err := r.spread(); err != nil {
 		return 0, err
 	}
-	whole := r.end == r.want.Size && !r.onlyRange
+	whole := r.end == r.want.Size && r.only == nil
 	if r.at == r.end && !whole {
 		err := r.closeBody()
 		switch {
-		case err != nil || r.onlyRange:
-			return 0, cmp.Or(err, io.EOF)
+		case err != nil:
+			return 0, err
+		case r.only != nil:
+			return 0, io.EOF
 		case len(r.next) > 0:
 			return r.follow(p)
 		}
@@ -100,38 +109,29 @@ func (r *resumed) Read(p []byte) (int, error) {
 	if !whole { // else what is behind the end is an error
 		p = p[:min(int64(len(p)), r.end-r.at)]
 	}
-	n, err := r.fetch(p)
-	if errors.Is(err, io.EOF) && !whole { // of the part
-		if err = nil; r.at < r.end {
-			err = io.ErrUnexpectedEOF
-		}
-	}
-	switch {
-	case err == nil || errors.Is(err, io.EOF) || r.ctx.Err() != nil:
-		return n, err
-	case r.body == nil && !errors.Is(err, ErrStalled) && !overloaded(err): // the request was refused
-		return n, err
-	}
-	if r.at >= r.counted+minResumed {
-		r.failed, r.counted = 0, r.at
-	}
-	if r.failed++; r.failed >= attempts {
-		return n, r.lastError(err)
-	}
-	r.src.wait.retry(fmt.Sprintf("blob %s of %s", r.want.Digest, r.src.wait.name), r.failed, err)
-	if overloaded(err) {
-		pause(r.ctx, r.failed)
-	}
-	return n, r.closeBody()
-}
-
-// fetch reads from the registry.
-func (r *resumed) fetch(p []byte) (int, error) {
 	if r.body == nil {
 		if err := r.open(); err != nil {
 			return 0, err
 		}
 	}
+	n, err := r.fetch(p)
+	switch {
+	case errors.Is(err, io.EOF) && whole && r.at >= r.want.Size:
+		r.src.from.patience.Moved()
+		return n, err
+	case errors.Is(err, io.EOF) && r.at == r.end:
+		return n, nil // of the part
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil || r.ctx.Err() != nil {
+		return n, err
+	}
+	return n, r.lost(err)
+}
+
+// fetch reads from the registry.
+func (r *resumed) fetch(p []byte) (int, error) {
 	if r.bodyAt < r.at {
 		skipped, err := io.CopyN(io.Discard, r.body, r.at-r.bodyAt)
 		if r.bodyAt += skipped; err != nil {
@@ -141,7 +141,48 @@ func (r *resumed) fetch(p []byte) (int, error) {
 	n, err := r.body.Read(p)
 	r.save(p[:n])
 	r.at, r.bodyAt = r.at+int64(n), r.bodyAt+int64(n)
+	if r.gained += int64(n); r.gained >= r.src.from.patience.Enough() {
+		r.gained, r.failed = 0, 0
+		r.src.from.patience.Moved()
+	}
 	return n, err
+}
+
+// lost waits after a connection was lost in the middle of the blob, so that the rest is requested next, from the next
+// place if there is one and this one does not get better. It returns an error if there is no hope.
+func (r *resumed) lost(err error) error {
+	defer r.closeBody()
+	from := r.source()
+	failure := download.Failed(err)
+	if failure == nil {
+		failure = &download.Failure{Err: err}
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		if r.endedAt != r.at {
+			r.endedAt, r.short = r.at, 0
+		}
+		r.short++
+		failure.Err = fmt.Errorf("blob %s: the answer ends after %d of %d bytes: %w", r.want.Digest, r.at, r.want.Size, err)
+	}
+	r.failed++
+	if r.short >= shortAnswers {
+		err = fmt.Errorf("%w: %w", download.ErrFails, failure.Err)
+	} else {
+		err = from.host.Wait(r.ctx, failure, r.failed, from.most)
+	}
+	if err == nil || r.ctx.Err() != nil {
+		return err
+	}
+	err = r.progress(err)
+	if r.only != nil {
+		return err
+	}
+	r.turn.failed(r.ctx, err)
+	r.failed, r.short = 0, 0
+	if _, err := r.turn.next(r.ctx); err != nil {
+		return err
+	}
+	return nil
 }
 
 // save appends fetched bytes to the file. If that fails, it empties the file to free its space:
@@ -158,41 +199,72 @@ func (r *resumed) save(p []byte) {
 	r.have = r.at + int64(len(p))
 }
 
-// open requests the rest of the blob from the registry.
-func (r *resumed) open() (err error) {
+// source returns the source that is asked; nil before the first request.
+func (r *resumed) source() *remote {
+	if r.only != nil {
+		return r.only
+	}
+	return r.turn.remote
+}
+
+// open requests the rest of the blob, from the first place that gives it.
+func (r *resumed) open() error {
 	if r.requests == 0 {
 		r.started = time.Now()
 	}
-	r.requests++
 	if err := r.connect(); err != nil {
 		return err
 	}
-	if r.bodyAt = r.at; (r.at > 0 || r.end < r.want.Size) && (!r.noRanges || r.onlyRange) {
-		r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
-			return tail.Open(ctx, r.src.ImageSource, r.want, r.at, r.end)
-		})
-		r.noRanges = errors.Is(err, ErrStalled)
-		if err == nil || r.noRanges || r.onlyRange || r.ctx.Err() != nil {
+	if r.only != nil {
+		return r.request(r.only)
+	}
+	for {
+		from, err := r.turn.next(r.ctx)
+		if err != nil {
 			return err
 		}
+		if err = r.request(from); err == nil || r.ctx.Err() != nil {
+			return err
+		}
+		r.turn.failed(r.ctx, r.progress(err))
+		r.noRanges = false
 	}
-	r.bodyAt = 0
-	r.body, err = r.src.wait.open(r.ctx, func(ctx context.Context) (io.ReadCloser, error) {
-		body, _, err := r.src.ImageSource.GetBlob(ctx, r.want, none.NoCache)
-		return body, err
-	})
-	return err
 }
 
-// lastError adds the progress of the blob to the error of its last request.
-func (r *resumed) lastError(err error) error {
-	progress := fmt.Sprintf("%d requests to %s in %v, %d of %d bytes fetched",
-		r.requests, r.src.wait.host, time.Since(r.started).Round(time.Second/10), r.at, r.want.Size)
-	if errors.Is(err, ErrStalled) {
-		return fmt.Errorf("%w: %w: %s; fewer than %d bytes per second in the last %v", ErrRegistry, ErrStalled, progress,
-			minRate, r.src.wait.limit)
+// request requests the rest of the blob, by a range if it is not all of it.
+func (r *resumed) request(from *remote) (err error) {
+	r.bodyAt = r.at
+	if (r.at > 0 || r.end < r.want.Size) && (!r.noRanges || r.only != nil) {
+		r.requests++
+		ctx, answer := download.WithAnswer(download.WithRange(r.ctx, r.at, r.end))
+		r.body, _, err = from.src.GetBlob(ctx, r.want, none.NoCache)
+		switch {
+		case err == nil && answer.Ranged, err != nil && (r.only != nil || r.ctx.Err() != nil || download.Failed(err) != nil):
+			return withStatus(answer.Status, err)
+		case err == nil && r.only != nil:
+			return errors.Join(errNoRanges, r.closeBody())
+		}
+		r.noRanges = true
+		if r.bodyAt = 0; err == nil {
+			return nil // it is the whole blob
+		}
 	}
-	return fmt.Errorf("%s: %w", progress, err)
+	r.requests++
+	r.bodyAt = 0
+	ctx, answer := download.WithAnswer(r.ctx)
+	r.body, _, err = from.src.GetBlob(ctx, r.want, none.NoCache)
+	return withStatus(answer.Status, err)
+}
+
+var errNoRanges = errors.New("the registry does not send parts of blobs")
+
+// progress adds how far the blob is to the error of its last request, if it was requested several times.
+func (r *resumed) progress(err error) error {
+	if r.requests < 2 {
+		return err
+	}
+	return fmt.Errorf("%d requests to %s in %v, %d of %d bytes fetched: %w", r.requests, r.source().host.Name(),
+		time.Since(r.started).Round(time.Second/10), r.at, r.want.Size, err)
 }
 
 // Close ends the fetch.
@@ -200,7 +272,9 @@ func (r *resumed) Close() error {
 	if r.extra != nil {
 		r.extra.end()
 	}
-	return errors.Join(r.closeBody(), r.closeParts())
+	err := errors.Join(r.closeBody(), r.closeParts())
+	r.turn.end()
+	return err
 }
 
 // connect waits for a connection.

@@ -32,6 +32,28 @@ func (s sigstore) encode() ([]byte, error) {
 	return append([]byte(sigstorePrefix), content...), err
 }
 
+// signed checks an image against the client's policy, and returns its signatures. Those of an image in a registry are where
+// its manifest is.
+func (s *imageSource) signed(
+	ctx context.Context, c *Client, d digest.Digest, manifest document,
+) (signatures [][]byte, err error) {
+	from := s.ImageSource
+	if s.isRemote() {
+		turn := s.turn()
+		r, err := turn.next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer turn.end()
+		from = r.src
+	}
+	img := verifiedImage{image.UnparsedInstance(from, &d), manifest}
+	if err := c.checkPolicy(ctx, img, s.pinned); err != nil {
+		return nil, err
+	}
+	return s.signatures(ctx, img.UnparsedImage, d)
+}
+
 // signatures returns the signatures of an image, as containers/storage stores them, without
 // verifying them: checkPolicy does.
 func (s *imageSource) signatures(

@@ -4,83 +4,31 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"sync"
-	"time"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/image"
-	"go.podman.io/image/v5/pkg/sysregistriesv2"
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/realm"
 )
 
-// remoteSource is the library's source of an image in a registry. The library lets nobody share
-// connections and tokens of sources (dockerClient in docker/docker_client.go), but a source reads
-// all manifests and blobs of its repository.
-type remoteSource struct {
+// imageSource is an image source of containers/image that verifies what it returns by its
+// digest, and fetches each manifest once.
+type imageSource struct {
+	// ImageSource is nil for an image of a registry.
 	imgtypes.ImageSource
-	// first is the image that it was opened for: the library has its manifest.
-	first digest.Digest
-	// manifests that were fetched when it was opened.
+	pinned    pinset.Image
 	manifests map[string]document
-	ranges    rangeSupport
-	// loading is held while the library reads and forgets the manifest of first: it has no lock for that.
-	loading sync.Mutex
-
-	mu    sync.Mutex
-	users int
-}
-
-// acquire returns the source for one more image.
-func (r *remoteSource) acquire(from *sources, img pinset.Image, name string) *imageSource {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.users++
-	s := &imageSource{
-		ImageSource: r.ImageSource, pinned: img, manifests: map[string]document{}, explain: classify, remote: r,
-		wait: from.waiter(img.Repository, name),
-	}
-	if doc, ok := r.manifests[img.Digest.String()]; ok {
-		s.manifests[img.Digest.String()] = doc
-	}
-	return s
-}
-
-// release closes the idle connections after the last user; the next one gets others.
-func (r *remoteSource) release() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.users--; r.users > 0 {
-		return nil
-	}
-	return r.ImageSource.Close()
-}
-
-// repository has the source that the images of a repository share, once one of them was opened.
-type repository struct {
-	mu     sync.Mutex
-	shared *remoteSource
-	failed bool // the first image could not be opened: each one is opened alone
-}
-
-// sources opens images in registries and mirrors.
-type sources struct {
-	sys *imgtypes.SystemContext
-	// stallTimeout and retrying are fields of Access.
-	stallTimeout time.Duration
-	retrying     func(string)
-	fast         int64 // see rate
-
-	mu           sync.Mutex       // guards the fields below
-	rates        map[string]*rate // of hosts
-	repositories map[string]*repository
-	// alone are images that cannot be read by the source of their repository, or were requested by tag.
-	alone map[pinset.Image]*remoteSource
-	// tags has the names by which images were requested, "repository:tag".
-	tags map[pinset.Image]string
+	// explain adds the sentinel of this package to an error of the library.
+	explain func(context.Context, error) error
+	// blobs has the blobs of an image on this machine; nil for a registry.
+	blobs blobStore
+	// repository has the places of an image of a registry; nil for an image on this machine.
+	repository *repository
+	from       *sources
+	// held are the sources of places that were asked: their connections are kept until Close.
+	held []*remote
 }
 
 // open opens an image on this machine or, if AddLocal has not named it, in its registry or a
@@ -89,175 +37,55 @@ func (c *Client) open(ctx context.Context, img pinset.Image) (*imageSource, erro
 	if src, err := c.openLocal(ctx, img); src != nil || err != nil {
 		return src, err
 	}
-	return c.remote.open(ctx, img)
-}
-
-func (s *sources) open(ctx context.Context, img pinset.Image) (*imageSource, error) {
-	s.mu.Lock()
-	alone, repo := s.alone[img], s.repositories[img.Repository]
-	if repo == nil {
-		repo = &repository{}
-		s.repositories[img.Repository] = repo
-	}
-	s.mu.Unlock()
-	if alone != nil {
-		return alone.acquire(s, img, img.String()), nil
-	}
-	repo.mu.Lock()
-	if repo.shared != nil {
-		defer repo.mu.Unlock()
-		return repo.shared.acquire(s, img, img.String()), nil
-	}
-	if repo.failed {
-		repo.mu.Unlock()
-		return s.openAlone(ctx, img)
-	}
-	defer repo.mu.Unlock()
-	src, err := s.openName(ctx, img.String(), img)
-	if err == nil {
-		repo.shared = src.remote
-		return src, nil
-	}
-	repo.failed = ctx.Err() == nil
-	if byTag := s.openTag(ctx, img); byTag != nil {
-		return byTag, nil
-	}
-	return nil, err
-}
-
-// forget frees the source of a repository from which nothing more is expected: it takes 15 KB. Whoever opens an image
-// of it has another one, which fetches the manifest again.
-func (s *sources) forget(repository string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.repositories, repository)
-}
-
-// openAlone opens an image with a source of its own, for which the library asks all mirrors.
-func (s *sources) openAlone(ctx context.Context, img pinset.Image) (*imageSource, error) {
-	src, err := s.openName(ctx, img.String(), img)
-	if err != nil {
-		if byTag := s.openTag(ctx, img); byTag != nil {
-			return byTag, nil
-		}
-		return nil, err
-	}
-	s.keepAlone(img, src.remote)
-	return src, nil
-}
-
-// keepAlone keeps the source of an image for the next time that it is opened.
-func (s *sources) keepAlone(img pinset.Image, src *remoteSource) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.alone[img] = src
-}
-
-// openWithManifest opens an image and fetches its manifest. If the mirror that its repository shares
-// lacks it, all mirrors are asked, as they are for the first image of the repository.
-func (c *Client) openWithManifest(
-	ctx context.Context, img pinset.Image,
-) (src *imageSource, raw []byte, mediaType string, err error) {
-	if src, err = c.open(ctx, img); err != nil {
-		return nil, nil, "", err
-	}
-	raw, mediaType, err = src.GetManifest(ctx, nil)
-	if err != nil && c.remote.othersMayHave(ctx, src, err) {
-		_ = src.Close() // nothing was written to it
-		if src, err = c.remote.openAlone(ctx, img); err != nil {
-			return nil, nil, "", err
-		}
-		raw, mediaType, err = src.GetManifest(ctx, nil)
-	}
-	if err != nil {
-		return nil, nil, "", errors.Join(err, src.Close())
-	}
-	return src, raw, mediaType, nil
-}
-
-// othersMayHave reports whether mirrors should be asked for an image that failed with an error.
-func (s *sources) othersMayHave(ctx context.Context, src *imageSource, err error) bool {
-	if src.remote == nil || src.remote.first == src.pinned.Digest || ctx.Err() != nil || errors.Is(err, ErrStalled) {
-		return false
-	}
-	registry, failed := sysregistriesv2.FindRegistry(s.sys, src.pinned.Repository)
-	return failed == nil && registry != nil && len(registry.Mirrors) > 0
-}
-
-// openName opens an image by a name with a tag or a digest.
-func (s *sources) openName(ctx context.Context, name string, pinned pinset.Image) (*imageSource, error) {
-	ref, err := dockerReference(name)
+	repo, err := c.remote.repository(img.Repository)
 	if err != nil {
 		return nil, err
 	}
-	realms, err := realm.Of(ctx, s.sys, ref, s.stallTimeout)
-	if errors.Is(err, realm.ErrCredentials) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, classify(ctx, err)
-	}
-	sys := *s.sys
-	sys.DockerProxy = realms.Proxy
-	wait := s.waiter(pinned.Repository, name)
-	var src imgtypes.ImageSource
-	if err := wait.request(ctx, func(ctx context.Context) (err error) {
-		src, err = realm.Await(ctx, func() (imgtypes.ImageSource, error) { return ref.NewImageSource(ctx, &sys) },
-			func(late imgtypes.ImageSource) { _ = late.Close() }) // it runs helpers for credentials again
-		return err
-	}); err != nil {
-		return nil, classify(ctx, err)
-	}
-	realms.Guard(src)
-	keepConnections(src)
-	remote := &remoteSource{ImageSource: src, first: pinned.Digest, manifests: map[string]document{}}
-	return remote.acquire(s, pinned, name), nil
+	return &imageSource{
+		pinned: img, manifests: map[string]document{}, explain: classify, repository: repo, from: &c.remote,
+	}, nil
 }
 
-// keepConnections lets a source of the library keep its idle connections. net/http keeps two, and closes the others of
-// parallelFetches, so that most requests would wait for a new connection. The library has no option for it
-// (detectPropertiesHelper in docker/docker_client.go): should its fields change, two are kept.
-func keepConnections(src imgtypes.ImageSource) {
-	client := realm.Hidden[*http.Client](src, "c", "client")
-	if client == nil || *client == nil {
-		return
-	}
-	if transport, ok := (*client).Transport.(*http.Transport); ok {
-		transport.MaxIdleConnsPerHost = parallelFetches
-	}
-}
-
-// forgetManifest frees what a source of the library keeps of the image that it was opened for: 2,000 manifests of 50
-// layers take 17 MB. The library has no option for it (dockerImageSource in docker/docker_image_src.go), and would
-// fetch the manifest again; should its fields change, it keeps them.
-func forgetManifest(src imgtypes.ImageSource) {
-	if manifest := realm.Hidden[[]byte](src, "cachedManifest"); manifest != nil {
-		*manifest = nil
-	}
-}
-
-// imageSource is an image source of containers/image that verifies what it returns by its
-// digest, and fetches each manifest once.
-type imageSource struct {
-	imgtypes.ImageSource
-	pinned    pinset.Image
-	manifests map[string]document
-	// explain adds the sentinel of this package to an error of the library.
-	explain func(context.Context, error) error
-	// blobs has the blobs of an image on this machine; nil for a registry.
-	blobs blobStore
-	// remote is ImageSource with its other users; nil for an image on this machine.
-	remote *remoteSource
-	// wait has the time limit for a registry.
-	wait waiter
-}
+// isRemote reports whether the image is not on this machine.
+func (s *imageSource) isRemote() bool { return s.repository != nil }
 
 // Close ends the use of the source.
 func (s *imageSource) Close() error {
-	if s.remote == nil {
+	if !s.isRemote() {
 		return s.ImageSource.Close()
 	}
-	return s.remote.release()
+	var errs []error
+	for _, r := range s.held {
+		errs = append(errs, r.release())
+	}
+	s.held = nil
+	return errors.Join(errs...)
+}
+
+// hold keeps the connections of a source that is asked.
+func (s *imageSource) hold(r *remote) *remote {
+	if !slices.Contains(s.held, r) {
+		r.acquire()
+		s.held = append(s.held, r)
+	}
+	return r
+}
+
+// HasThreadSafeGetBlob implements types.ImageSource.
+func (s *imageSource) HasThreadSafeGetBlob() bool { return true }
+
+// Reference implements types.ImageSource.
+func (s *imageSource) Reference() imgtypes.ImageReference {
+	if s.isRemote() {
+		ref, _ := dockerReference(s.pinned.String()) // it was parsed before
+		return ref
+	}
+	return s.ImageSource.Reference()
+}
+
+// LayerInfosForCopy implements types.ImageSource.
+func (s *imageSource) LayerInfosForCopy(context.Context, *digest.Digest) ([]imgtypes.BlobInfo, error) {
+	return nil, nil
 }
 
 type document struct {
@@ -287,40 +115,163 @@ func (s *imageSource) GetManifest(ctx context.Context, instance *digest.Digest) 
 	if doc, ok := s.manifests[want.String()]; ok {
 		return doc.content, doc.mediaType, nil
 	}
-	if s.remote != nil {
-		instance = &want
+	var doc document
+	var err error
+	if s.isRemote() {
+		doc, err = s.remoteManifest(ctx, want)
+	} else {
+		doc.content, doc.mediaType, err = s.ImageSource.GetManifest(ctx, instance)
+		if err == nil {
+			err = verifyManifest(doc.content, want)
+		}
 	}
-	content, mediaType, err := s.fetchManifest(ctx, instance)
 	if err != nil {
 		return nil, "", s.explain(ctx, err)
 	}
-	if got := digest.FromBytes(content); got != want {
-		return nil, "", s.explain(ctx, fmt.Errorf("manifest: %w: it is %s", ErrDigest, got))
-	}
-	if err := pinset.CheckParts(content); err != nil {
+	if err := pinset.CheckParts(doc.content); err != nil {
 		return nil, "", s.explain(ctx, fmt.Errorf("manifest %s: %w: %w", want, ErrNotImage, err))
 	}
-	s.manifests[want.String()] = document{content: content, mediaType: mediaType}
-	return content, mediaType, nil
+	s.manifests[want.String()] = doc
+	return doc.content, doc.mediaType, nil
 }
 
-// fetchManifest fetches a manifest without comparing it with a digest; a nil instance means the one
-// that the source was opened for.
-func (s *imageSource) fetchManifest(
-	ctx context.Context, instance *digest.Digest,
-) (content []byte, mediaType string, err error) {
-	first := s.remote != nil && instance != nil && *instance == s.remote.first
-	if first {
-		instance = nil
-		s.remote.loading.Lock()
-		defer s.remote.loading.Unlock()
+func verifyManifest(content []byte, want digest.Digest) error {
+	if got := digest.FromBytes(content); got != want {
+		return fmt.Errorf("manifest: %w: it is %s", ErrDigest, got)
 	}
-	err = s.wait.request(ctx, func(ctx context.Context) (err error) {
-		content, mediaType, err = s.ImageSource.GetManifest(ctx, instance)
-		return err
-	})
-	if first && err == nil {
-		forgetManifest(s.ImageSource)
+	return nil
+}
+
+// remoteManifest fetches a manifest from the first place that has it.
+func (s *imageSource) remoteManifest(ctx context.Context, want digest.Digest) (doc document, err error) {
+	turn := s.turn()
+	for {
+		r, err := turn.next(ctx)
+		if err != nil {
+			return document{}, err
+		}
+		if doc, err = r.manifest(ctx, want); err == nil {
+			err = verifyManifest(doc.content, want)
+		}
+		if err != nil {
+			turn.failed(ctx, err)
+			continue
+		}
+		turn.end()
+		if want == s.pinned.Digest && turn.place > 0 && turn.place < len(s.repository.places) {
+			s.repository.foundAt(want, turn.place)
+		}
+		return doc, nil
 	}
-	return content, mediaType, err
+}
+
+// turn asks the places of an image, one after the other: where it was requested by its tag, the mirrors and the registry
+// from the first one on that has its manifest, and mirrors that serve only tags.
+type turn struct {
+	src *imageSource
+	// remote is the one that is asked; nil for none. It is of the place with that number, unless it is of a tag.
+	remote *remote
+	place  int
+	tagged bool
+	begun  bool
+	// renewed means that the place has got another source for one whose token was revoked.
+	renewed bool
+	tried   failures
+	byTag   bool // mirrors that serve only tags were asked, too
+}
+
+func (s *imageSource) turn() *turn { return &turn{src: s} }
+
+// next returns the source to ask, which is that of before until it has failed. The error is that of all places.
+func (t *turn) next(ctx context.Context) (*remote, error) {
+	if t.remote != nil {
+		return t.remote, nil
+	}
+	s := t.src
+	if !t.begun {
+		t.begun, t.place = true, s.repository.at(s.pinned.Digest)
+		if r := s.from.byTag(s.pinned); r != nil {
+			r.acquire()
+			t.remote, t.tagged = s.hold(r), true
+			return r, nil
+		}
+	}
+	for ; t.place < len(s.repository.places); t.place++ {
+		p := s.repository.places[t.place]
+		r, err := p.acquire(ctx, s.pinned)
+		if err == nil {
+			t.remote = s.hold(r)
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		t.tried = append(t.tried, failure{p.host, err})
+	}
+	if !t.byTag {
+		t.byTag = true
+		if r := s.from.openTag(ctx, s.pinned); r != nil {
+			r.acquire()
+			t.remote, t.tagged = s.hold(r), true
+			return r, nil
+		}
+	}
+	return nil, t.tried.err(ctx)
+}
+
+// failed ends the use of a source that has failed.
+func (t *turn) failed(ctx context.Context, err error) {
+	r := t.remote
+	t.end()
+	t.tried = append(t.tried, failure{r.host.Name(), err})
+	if t.tagged {
+		t.tagged = false
+		return
+	}
+	if again := t.src.repository.places[t.place].fail(ctx, r, err); again && !t.renewed {
+		t.renewed, t.tried = true, t.tried[:len(t.tried)-1]
+		return
+	}
+	t.renewed = false
+	t.place++
+}
+
+// end ends the use of the source.
+func (t *turn) end() {
+	if t.remote != nil {
+		_ = t.remote.release() // nothing was written to it
+		t.remote = nil
+	}
+}
+
+// failure is why a place does not give what it was asked for.
+type failure struct {
+	host string
+	err  error
+}
+
+type failures []failure
+
+// err is the error of the registry itself; those of its mirrors are added as text, so that they do not stand for it. If
+// the registry is blocked, that of a mirror which could not be asked stands.
+func (all failures) err(ctx context.Context) error {
+	if len(all) == 0 {
+		return ctx.Err()
+	}
+	last := len(all) - 1
+	err := classify(ctx, all[last].err)
+	counts := last
+	if errors.Is(err, ErrBlocked) {
+		for i, f := range all[:last] {
+			if mirrors := classify(ctx, f.err); !errors.Is(mirrors, ErrNotFound) {
+				err, counts = mirrors, i
+			}
+		}
+	}
+	for i, f := range all {
+		if i != counts {
+			err = fmt.Errorf("%w (%s: %v)", err, f.host, f.err) //nolint:errorlint // it must not count
+		}
+	}
+	return err
 }

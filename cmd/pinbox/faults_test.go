@@ -102,11 +102,11 @@ func TestFaultsOfRegistries(t *testing.T) {
 				_, want, _ := f.run(t, t.TempDir())
 				cache := t.TempDir()
 				f.proxy.Fail(fault, part, test.requests)
-				code, got, stderr := f.run(t, cache, stall(fault, 600*time.Millisecond)...)
+				code, got, stderr := f.run(t, cache, stall(fault, 600*time.Millisecond, test.requests)...)
 				met := f.proxy.Heal()
 				for limit := time.Second; fault.Endless && met == 0; limit *= 2 { // a busy machine stalled before
 					f.proxy.Fail(fault, part, test.requests)
-					code, got, stderr = f.run(t, cache, stall(fault, limit)...)
+					code, got, stderr = f.run(t, cache, stall(fault, limit, test.requests)...)
 					met = f.proxy.Heal()
 				}
 				if met == 0 {
@@ -128,9 +128,10 @@ func TestFaultsOfRegistries(t *testing.T) {
 	}
 }
 
-// stall is the flag for a fault that stalls. For any other, a busy machine has as long as it takes.
-func stall(fault faults.Fault, limit time.Duration) (flags []string) {
-	if fault.Endless {
+// stall is the flag for a fault that stalls, or after which a request is made again until the patience ends. For any other,
+// a busy machine has as long as it takes.
+func stall(fault faults.Fault, limit time.Duration, requests int) (flags []string) {
+	if fault.Endless || requests == faults.Always && !fault.Harmless && !fault.Damaging {
 		flags = []string{"--stall", limit.String()}
 	}
 	return flags
