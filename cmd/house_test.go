@@ -131,12 +131,12 @@ var rooms = map[string][]string{
 	},
 	"storage": {
 		"storage",
-		"storage/cache storage/root",
+		"storage/cache storage/download storage/root",
 		"storage/compose storage/environment storage/release storage/thin",
 		"storage/audit storage/signature",
 		"storage/layout storage/squashfs",
 		"storage/atomicfile storage/codec storage/pinset",
-		"storage/bytesize storage/deflate storage/document storage/filelock storage/iso9660 storage/loop storage/tail " +
+		"storage/bytesize storage/deflate storage/document storage/filelock storage/iso9660 storage/loop " +
 			"storage/verity storage/zstd",
 		"storage/fanout storage/input storage/page storage/realm",
 		"storage/fault",
@@ -172,7 +172,7 @@ func TestNoRoomCallsUp(t *testing.T) {
 var doors = map[string][]string{
 	// the reference parser is the vocabulary's too
 	"go.podman.io/image/v5/docker/reference": {"storage", "storage/pinset", "storage/realm", "runtime/registry"},
-	"go.podman.io/image":                     {"storage", "storage/realm", "storage/tail", "runtime/registry"},
+	"go.podman.io/image":                     {"storage", "storage/download", "storage/realm", "runtime/registry"},
 	"go.podman.io/storage":                   {"fixtures/oracle", "storage/root"},
 	// its error for a policy.json that is not there
 	"go.podman.io/storage/pkg/configfile": {"storage"},

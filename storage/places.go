@@ -148,6 +148,10 @@ func (s *sources) prepare() error {
 	if err != nil {
 		return fmt.Errorf("registries.conf %w: %w", ErrAccess, err)
 	}
+	if len(config.Registries) == 0 {
+		s.placeSys = s.sys
+		return nil
+	}
 	bare := *config // the library keeps its own
 	bare.Registries = proxies(config.Registries)
 	if s.dir, err = writeRegistries(&bare); err != nil {
@@ -384,18 +388,22 @@ func openOnce(
 }
 
 // answered adds to an error of the library the status of the answer, if the library does not know the code in its body:
-// it drops the status then. A request of the manifest by HEAD has no body.
+// it drops the status then. A request of the manifest by HEAD has no body. To one about credentials it adds which these are.
 func answered(
 	ctx context.Context, sys *imgtypes.SystemContext, ref imgtypes.ImageReference, host *download.Host, err error,
 ) error {
-	if ctx.Err() != nil || !unknownCode(err) {
+	if ctx.Err() != nil {
 		return err
 	}
-	watched, stop := host.Watch(ctx)
-	_, again := docker.GetDigest(watched, sys, ref)
-	again = stop(again)
-	if status := statusOf(again); status != 0 {
-		return withStatus(status, err)
+	if unknownCode(err) {
+		watched, stop := host.Watch(ctx)
+		_, again := docker.GetDigest(watched, sys, ref)
+		if status := statusOf(stop(again)); status != 0 {
+			err = withStatus(status, err)
+		}
+	}
+	if errors.Is(classify(ctx, err), ErrUnauthorized) {
+		err = fmt.Errorf("%w: %s", err, realm.Used(sys, ref.DockerReference()))
 	}
 	return err
 }

@@ -117,7 +117,7 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 		"`HOST[:PORT]` of a registry or a mirror that may serve plain HTTP, or have an untrusted certificate, "+
 			"in addition to those of the appliance file; may be repeated")
 	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
-		"`TIME` without progress after which a request to a registry is repeated")
+		"`TIME` in which something must arrive from registries; until then, requests that fail are repeated")
 	flags.StringVar(&f.access.Policy, "policy", "",
 		"`FILE` of the signature policy (default: the user's or the host's policy.json)")
 	cli.Files(flags, "policy", "json")

@@ -32,6 +32,8 @@ type waiting struct {
 	// reached is closed once the build waits, unless waits reports that.
 	reached chan struct{}
 	waits   func() bool
+	// after checks what is left; it may be nil.
+	after func()
 }
 
 const imageDigest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -84,12 +86,18 @@ var waits = map[string]func(*waiting){
 	"a helper for credentials": func(w *waiting) {
 		dir := w.t.TempDir()
 		at := filepath.Join(dir, "reached")
-		w.write(filepath.Join(dir, "docker-credential-slow"), "#!/bin/sh\ntouch "+at+"\nexec sleep infinity\n", 0o755)
+		w.write(filepath.Join(dir, "docker-credential-slow"), "#!/bin/sh\necho $$ >"+at+".new\nmv "+at+".new "+at+"\nsleep infinity\n", 0o755)
 		w.write(filepath.Join(dir, "auth.json"), `{"credHelpers": {"127.0.0.1:1": "slow"}}`, 0o600)
 		w.env = append(w.env, "PATH="+dir+":"+os.Getenv("PATH"))
 		w.args = append(w.args, "--authfile", filepath.Join(dir, "auth.json"))
 		w.image("127.0.0.1:1")
 		w.waits = func() bool { _, err := os.Stat(at); return err == nil }
+		w.after = func() {
+			pid, _ := os.ReadFile(at) // it is there, or the command had not waited
+			if stat, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/cmdline"); err == nil && len(stat) > 0 {
+				w.t.Errorf("the helper stays as process %s", pid)
+			}
+		}
 	},
 	"a name server": func(w *waiting) {
 		fixtures.NeedRoot(w.t)
@@ -232,6 +240,9 @@ func TestInterruptAtEachWait(t *testing.T) {
 			var exit *exec.ExitError
 			if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted {
 				t.Errorf("got %v, want exit code %d\n%s", err, cli.ExitInterrupted, &stderr)
+			}
+			if w.after != nil {
+				w.after()
 			}
 			t.Logf("after %v", time.Since(at).Round(time.Millisecond))
 		})

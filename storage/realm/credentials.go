@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"go.podman.io/image/v5/docker/reference"
@@ -34,14 +35,18 @@ func credentials(
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errHelperTime)
 		defer cancel()
 	}
+	before := children(os.Getpid())
 	secret, err := Await(ctx, func() (imgtypes.DockerAuthConfig, error) {
 		return dockerconfig.GetCredentialsForRef(sys, named)
 	}, func(imgtypes.DockerAuthConfig) {})
+	if ctx.Err() != nil {
+		endHelpers(before)
+	}
 	if err == nil || errors.Is(err, context.Canceled) {
 		return secret, err
 	}
 	host := reference.Domain(named)
-	file, helper := origin(sys, host)
+	file, _, helper := origin(sys, named)
 	return secret, fmt.Errorf("the credentials for %s in %s %w: %s", host, file, ErrCredentials, reason(err, helper))
 }
 
@@ -60,8 +65,21 @@ func reason(err error, helper string) string {
 	return fmt.Sprintf("the helper %s fails, or prints something else than credentials", helper)
 }
 
-// origin names the file from which credentials for a host come, and the helper that it names: containers-auth.json(5).
-func origin(sys *imgtypes.SystemContext, host string) (file, helper string) {
+// Used says which credentials the library takes for an image, for messages about those that a registry refuses.
+func Used(sys *imgtypes.SystemContext, named reference.Named) string {
+	file, entry, helper := origin(sys, named)
+	switch {
+	case entry == "":
+		return "there are no credentials for " + reference.Domain(named)
+	case helper != "":
+		return fmt.Sprintf("with the credentials of the helper %s for %s, in %s", helper, entry, file)
+	}
+	return fmt.Sprintf("with the credentials for %s in %s", entry, file)
+}
+
+// origin returns the file, the entry in it, and the helper, if it names one, from which the library takes the credentials
+// for an image; entry is "" if there are none. A more specific entry comes first: containers-auth.json(5).
+func origin(sys *imgtypes.SystemContext, named reference.Named) (file, entry, helper string) {
 	files := []string{sys.AuthFilePath}
 	if sys.AuthFilePath == "" {
 		home, _ := os.UserHomeDir() // it is for a message
@@ -75,6 +93,14 @@ func origin(sys *imgtypes.SystemContext, host string) (file, helper string) {
 			filepath.Join(home, ".docker/config.json"),
 		}
 	}
+	host := reference.Domain(named)
+	entries := []string{named.Name()}
+	for name := named.Name(); name != host; entries = append(entries, name) {
+		name = name[:strings.LastIndexByte(name, '/')]
+	}
+	if host == "docker.io" {
+		entries = append(entries, "https://index.docker.io/v1/")
+	}
 	for _, file := range files {
 		var content struct {
 			Auths       map[string]json.RawMessage `json:"auths"`
@@ -84,14 +110,19 @@ func origin(sys *imgtypes.SystemContext, host string) (file, helper string) {
 		if err != nil || json.Unmarshal(text, &content) != nil {
 			continue
 		}
-		if helper := content.CredHelpers[host]; helper != "" {
-			return file, "docker-credential-" + helper
+		if strings.HasPrefix(file, "/proc/") { // a copy without broken entries
+			file = "the credentials file"
 		}
-		if content.Auths[host] != nil {
-			return file, ""
+		if helper := content.CredHelpers[host]; helper != "" {
+			return file, host, "docker-credential-" + helper
+		}
+		for _, entry := range entries {
+			if content.Auths[entry] != nil {
+				return file, entry, ""
+			}
 		}
 	}
-	return "the files of credentials", ""
+	return "the files of credentials", "", ""
 }
 
 // Await calls something that does not end when the context does, and gives it up then. late gets its result.

@@ -2,8 +2,13 @@ package realm
 
 import (
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"go.podman.io/image/v5/docker/reference"
+	imgtypes "go.podman.io/image/v5/types"
 )
 
 // What a build requests of a registry reg.example.com:6001 and of its mirror, in this order. The last request is
@@ -80,6 +85,29 @@ func TestSameDomain(t *testing.T) {
 	} {
 		if got := sameDomain(c.registry, c.realm); got != c.want {
 			t.Errorf("%s and %s: got %v, want %v", c.registry, c.realm, got, c.want)
+		}
+	}
+}
+
+// A message about refused credentials names the entry that the library took, the most specific one.
+func TestCredentialsThatAreUsed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "auth.json")
+	content := `{"auths": {"a.test": {"auth": "x"}, "a.test/team/app": {"auth": "x"}}, "credHelpers": {"b.test": "pass"}}`
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"a.test/team/app":  "with the credentials for a.test/team/app in " + file,
+		"a.test/team/more": "with the credentials for a.test in " + file,
+		"b.test/app":       "with the credentials of the helper docker-credential-pass for b.test, in " + file,
+		"c.test/app":       "there are no credentials for c.test",
+	} {
+		named, err := reference.ParseNormalizedNamed(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Used(&imgtypes.SystemContext{AuthFilePath: file}, named); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
