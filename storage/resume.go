@@ -50,6 +50,8 @@ type resumed struct {
 	bodyAt int64
 	// noRanges is true if requests are for the complete blob from now on.
 	noRanges bool
+	// complete means that body is for the whole blob and has a length: it ends where the registry's blob ends.
+	complete bool
 	// requests is how many requests were made since started.
 	requests int
 	started  time.Time
@@ -116,9 +118,9 @@ func (r *resumed) Read(p []byte) (int, error) {
 	}
 	n, err := r.fetch(p)
 	switch {
-	case errors.Is(err, io.EOF) && whole && r.at >= r.want.Size:
+	case errors.Is(err, io.EOF) && whole && (r.at >= r.want.Size || r.complete):
 		r.src.from.patience.Moved()
-		return n, err
+		return n, err // if it is too short, it does not have its digest
 	case errors.Is(err, io.EOF) && r.at == r.end:
 		return n, nil // of the part
 	case errors.Is(err, io.EOF):
@@ -233,11 +235,12 @@ func (r *resumed) open() error {
 
 // request requests the rest of the blob, by a range if it is not all of it.
 func (r *resumed) request(from *remote) (err error) {
-	r.bodyAt = r.at
+	r.bodyAt, r.complete = r.at, false
 	if (r.at > 0 || r.end < r.want.Size) && (!r.noRanges || r.only != nil) {
 		r.requests++
 		ctx, answer := download.WithAnswer(download.WithRange(r.ctx, r.at, r.end))
-		r.body, _, err = from.src.GetBlob(ctx, r.want, none.NoCache)
+		var size int64
+		r.body, size, err = from.src.GetBlob(ctx, r.want, none.NoCache)
 		switch {
 		case err == nil && answer.Ranged, err != nil && (r.only != nil || r.ctx.Err() != nil || download.Failed(err) != nil):
 			return withStatus(answer.Status, err)
@@ -245,14 +248,16 @@ func (r *resumed) request(from *remote) (err error) {
 			return errors.Join(errNoRanges, r.closeBody())
 		}
 		r.noRanges = true
-		if r.bodyAt = 0; err == nil {
-			return nil // it is the whole blob
+		if r.bodyAt = 0; err == nil { // it is the whole blob
+			r.complete = size >= 0
+			return nil
 		}
 	}
 	r.requests++
 	r.bodyAt = 0
 	ctx, answer := download.WithAnswer(r.ctx)
-	r.body, _, err = from.src.GetBlob(ctx, r.want, none.NoCache)
+	body, size, err := from.src.GetBlob(ctx, r.want, none.NoCache)
+	r.body, r.complete = body, size >= 0
 	return withStatus(answer.Status, err)
 }
 

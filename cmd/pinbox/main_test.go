@@ -391,7 +391,7 @@ func TestBadRegistries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fault := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(test.status) }
 			pin := push(t, serve(t, damage(test.path, fault)), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, append(test.output, pin))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, append(test.output, pin), "--stall", "3s")
 		})
 	}
 	t.Run("registry that is down", func(t *testing.T) {
@@ -453,7 +453,11 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pin := push(t, serve(t, test.fault), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.output, pin))
+			var flags []string
+			if test.code == cli.ExitRegistry { // it is asked again, until the patience ends
+				flags = []string{"--stall", "3s"}
+			}
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.output, pin), flags...)
 		})
 	}
 }

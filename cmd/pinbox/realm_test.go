@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -209,7 +210,11 @@ func TestRedirectsOfBlobs(t *testing.T) {
 			c.start(store)
 			defer store.Close()
 			object = store.URL
-			code, stdout, stderr := pinbox(t.Context(), plan...)
+			args := plan
+			if c.broken {
+				args = append(slices.Clone(plan), "--stall", "3s")
+			}
+			code, stdout, stderr := pinbox(t.Context(), args...)
 			if (code == cli.ExitOK) == c.broken || requests.Load() == 0 {
 				t.Errorf("got exit code %d and %d requests to the store\n%s", code, requests.Load(), stderr)
 			}
@@ -239,11 +244,13 @@ func TestHelpersForCredentials(t *testing.T) {
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	pid := filepath.Join(bin, "pid")
 	t.Setenv("PID", pid)
-	t.Cleanup(func() { fixtures.Run(t, "sh", "-c", "kill $(cat "+pid+")") })
+	t.Cleanup(func() { // one that hangs ends with the program
+		fixtures.Run(t, "sh", "-c", "! kill -0 $(cat "+pid+") 2>/dev/null")
+	})
 	for name, c := range map[string]struct {
 		script, says, stall string
 	}{
-		"hangs":                {"echo $$ >$PID; exec sleep 1000", "did not answer in time", "1s"},
+		"hangs":                {"echo $$ >$PID; sleep 1000", "did not answer in time", "1s"},
 		"prints-a-warning":     {"echo Warning; " + answer, "prints something else", "5m"},
 		"fails":                {answer + "; exit 1", " fails, ", "5m"},
 		"is-not-installed":     {"", "is not installed", "5m"},

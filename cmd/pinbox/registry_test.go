@@ -102,7 +102,7 @@ func TestBadMirrors(t *testing.T) {
 		"no mirrors": {"kind: ConfigMap\n", cli.ExitInput, []string{"mirrors.yaml", "hint: name a file"}},
 		"a mirror without images": {
 			string(idms("quay.example.com", r.Host, "NeverContactSource")), cli.ExitRegistry, []string{
-				"quay.example.com/a@", r.Host + "/a@", "its registry is blocked", "hint: push it to a mirror",
+				"quay.example.com/a@", " in " + r.Host + "/a: ", "its registry is blocked", "hint: push it to a mirror",
 			},
 		},
 	} {

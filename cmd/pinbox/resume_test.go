@@ -155,8 +155,12 @@ func (b resumable) build(t *testing.T, cache string, want int) []byte {
 	t.Helper()
 	b.served, b.asked = 0, nil
 	out := filepath.Join(t.TempDir(), "out")
-	code, _, stderr := pinbox(t.Context(), "build", "--set", b.sets, "--insecure-registry=127.0.0.1", "--node-binary",
-		nodeProgram, "-o", out, "--cache-dir", cache)
+	args := []string{"build", "--set", b.sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o", out,
+		"--cache-dir", cache}
+	if want == cli.ExitRegistry { // it asks again, until its patience ends
+		args = append(args, "--stall", "4s")
+	}
+	code, _, stderr := pinbox(t.Context(), args...)
 	if code != want {
 		t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)
 	}

@@ -74,7 +74,9 @@ func network(err error) *Failure {
 		return &Failure{Err: err, Silent: true}
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return &Failure{Err: err, Silent: true}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
+	case errors.Is(err, io.EOF): // of the connection; a reader would take it for the end of a blob
+		return &Failure{Err: fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)} //nolint:errorlint // no EOF
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET),
 		errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNABORTED):
 		return &Failure{Err: err}
 	case errors.As(err, &timeout) && timeout.Timeout():

@@ -81,6 +81,13 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 }
 
+// CloseIdleConnections is for http.Client, which asks its transport for it.
+func (t *Transport) CloseIdleConnections() {
+	if next, ok := t.Next.(interface{ CloseIdleConnections() }); ok {
+		next.CloseIdleConnections()
+	}
+}
+
 // failure returns why a request is made again; nil if it is not.
 func (t *Transport) failure(req *http.Request, resp *http.Response, err error) *Failure {
 	again := req.Body == nil || req.Body == http.NoBody || req.GetBody != nil
@@ -141,10 +148,10 @@ func (t *Transport) once(req *http.Request, host *Host) (*http.Response, error) 
 	}
 	content.fast = t.Patience.Host(origin.URL.Host)
 	if ranged && resp.StatusCode == http.StatusPartialContent {
-		if !strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", part.from)) {
+		got := resp.Header.Get("Content-Range") // without it, the digest of the blob decides
+		if got != "" && !strings.HasPrefix(got, fmt.Sprintf("bytes %d-", part.from)) {
 			_ = resp.Body.Close() // nothing was written to it
-			return nil, fmt.Errorf("the server answers a request for bytes from %d on with %q", part.from,
-				resp.Header.Get("Content-Range"))
+			return nil, fmt.Errorf("the server answers a request for bytes from %d on with %q", part.from, got)
 		}
 		answer.Ranged = true
 		resp.StatusCode, resp.Status = http.StatusOK, "200 OK"

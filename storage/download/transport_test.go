@@ -69,6 +69,7 @@ func TestRequestsThatAreMadeAgain(t *testing.T) {
 		"500, once":                    {[]any{"500", "200"}, 0, 2, time.Second, nil, false},
 		"503, twice":                   {[]any{"503", "503", "200"}, 0, 3, 3 * time.Second, nil, false},
 		"a reset":                      {[]any{syscall.ECONNRESET, "200"}, 0, 2, time.Second, nil, false},
+		"closed before an answer":      {[]any{"503", io.EOF}, 0, 24, testLimit, io.ErrUnexpectedEOF, false},
 		"no answer, once":              {[]any{nil, "200"}, 0, 2, testLimit + time.Second, nil, false},
 		"no answer":                    {[]any{nil}, 0, 2, 2 * testLimit, ErrStalled, false},
 		"503 for ever":                 {[]any{"503"}, 0, 24, testLimit, ErrBusy, false},
@@ -94,6 +95,9 @@ func TestRequestsThatAreMadeAgain(t *testing.T) {
 				}
 				if test.err == nil && err != nil || test.err != nil && (err == nil || test.err.Error() != "" && !errors.Is(err, test.err)) {
 					t.Errorf("got %v, want %v", err, test.err)
+				}
+				if errors.Is(err, io.EOF) {
+					t.Errorf("got %v, which a reader takes for the end of a blob", err)
 				}
 				took := time.Since(start)
 				if n := len(server.asked); n < test.requests-3 || n > test.requests+3 || test.requests < 6 && n != test.requests ||
