@@ -11,12 +11,15 @@ import (
 func rollbackCommand() *cobra.Command {
 	var f passFlags
 	var output cli.Output
+	var to string
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Make the previous release current again, without a registry",
-		Args:  cobra.NoArgs,
+		Long: `Make the release current that was current before, with its sets. The next rollback goes
+forward again. With --to, make another release current that the node keeps.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			release, err := f.open().Rollback(cmd.Context())
+			release, err := f.open().Rollback(cmd.Context(), to)
 			if err != nil {
 				return err
 			}
@@ -24,6 +27,7 @@ func rollbackCommand() *cobra.Command {
 			return showRelease(cmd, output, release, status, err)
 		},
 	}
+	cmd.Flags().StringVar(&to, "to", "", "`RELEASE` by its number, name, digest or slot; 0 is the appliance's own")
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

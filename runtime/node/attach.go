@@ -91,12 +91,12 @@ func (n *Node) attach(ctx context.Context, m stores.Manager, a stores.AttachOpti
 }
 
 // Rollback makes the release before the current one current. ApplySets pins its images.
-func (n *Node) Rollback(ctx context.Context) (stores.Release, error) {
+func (n *Node) Rollback(ctx context.Context, to string) (stores.Release, error) {
 	m, err := n.manager()
 	if err != nil {
 		return stores.Release{}, err
 	}
-	return m.Rollback(ctx)
+	return m.Rollback(ctx, to)
 }
 
 // ApplySets pins the images of the current sets. It makes a pass, or waits for another process that

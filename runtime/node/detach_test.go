@@ -142,7 +142,7 @@ func TestRollbackAndAttachDuringACompaction(t *testing.T) {
 	m := newManagerWithDeltas(t, folders[:3])
 	_, err := m.Compact(t.Context(), stores.CompactOptions{GraphRoots: []string{emptyMainStore(t)},
 		Write: func(ctx context.Context, out io.Writer, p stores.CompactPlan) error {
-			if _, err := m.Rollback(ctx); err != nil {
+			if _, err := m.Rollback(ctx, ""); err != nil {
 				t.Error(err)
 			}
 			attach(t, m, stores.AttachOptions{Source: folders[3]})

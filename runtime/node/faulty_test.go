@@ -22,7 +22,7 @@ func attachStep(folder string) step {
 }
 
 func rollbackStep(ctx context.Context, m stores.Manager) error {
-	_, err := m.Rollback(ctx)
+	_, err := m.Rollback(ctx, "")
 	return err
 }
 
@@ -39,7 +39,7 @@ func TestFaultAtEachOperationOfANode(t *testing.T) {
 	thinDelta := attachStep(thinOf(t, pins[1], folders[0]))
 	first, second, main := attachStep(folders[1]), attachStep(folders[2]), emptyMainStore(t)
 	detach := func(ctx context.Context, m stores.Manager) error {
-		_, _, err := m.DetachUnused(ctx, main)
+		_, err := m.Detach(ctx, "1", main)
 		return err
 	}
 	compact := func(ctx context.Context, m stores.Manager) error {

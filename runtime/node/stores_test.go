@@ -169,7 +169,7 @@ func TestUnmountBusy(t *testing.T) {
 	folders, _ := buildDeltas(t, 2)
 	m := newManagerWithDeltas(t, folders)
 	m.Mounter = busyMounter{}
-	if _, err := m.Rollback(t.Context()); err != nil {
+	if _, err := m.Rollback(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
 	if err := os.Remove(filepath.Join(m.Sets, "s.yaml")); err != nil { // it has an image of the first
@@ -359,7 +359,7 @@ func TestRollbackToAnUnavailableStore(t *testing.T) {
 	if err := os.Rename(medium, medium+".out"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
+	if _, err := m.Rollback(t.Context(), ""); !errors.Is(err, stores.ErrMissing) {
 		t.Errorf("got %v, want %v", err, stores.ErrMissing)
 	}
 	if err := os.Rename(medium+".out", medium); err != nil {
@@ -390,7 +390,7 @@ func TestRollbackRestoresUsersSet(t *testing.T) {
 	if got := setText(t, m); got == own {
 		t.Error("after attach: got the set of the user, want the set of the store")
 	}
-	if _, err := m.Rollback(t.Context()); err != nil {
+	if _, err := m.Rollback(t.Context(), ""); err != nil {
 		t.Error(err)
 	}
 	if got := setText(t, m); got != own {

@@ -44,7 +44,7 @@ func TestStateOfANewerProgram(t *testing.T) {
 			before := stateFiles(t, d.Dir)
 			_, attach := d.Attach(t.Context(), stores.AttachOptions{Source: next})
 			_, detach := d.Detach(t.Context(), "1", d.main)
-			_, rollback := d.Rollback(t.Context())
+			_, rollback := d.Rollback(t.Context(), "")
 			_, compact := d.Compact(t.Context(), stores.CompactOptions{GraphRoots: []string{d.main}})
 			for command, err := range map[string]error{
 				"attach": attach, "detach": detach, "rollback": rollback, "compact": compact, "a pass": d.reconcile(),

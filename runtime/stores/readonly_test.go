@@ -56,8 +56,8 @@ func protectSets(t *testing.T, d *testNode) (undo func()) {
 	return undo
 }
 
-// A rollback whose sets could not be written is completed by the next one, which went back one
-// release more.
+// A rollback whose sets could not be written is completed by the next one, which went back to
+// another one.
 func TestRollbackThatFailedIsDoneAgain(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.KeepPrevious = 3
@@ -65,12 +65,12 @@ func TestRollbackThatFailedIsDoneAgain(t *testing.T) {
 		d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
 	}
 	undo := protectSets(t, d)
-	if _, err := d.Rollback(t.Context()); !errors.Is(err, syscall.EROFS) {
+	if _, err := d.Rollback(t.Context(), ""); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("got %v, want that the sets cannot be written", err)
 	}
 	undo()
 	d.rollback(2)
-	d.rollback(1)
+	d.rollback(3)
 }
 
 // Another user cannot open the lock of the state, and so cannot hold it.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,7 +22,7 @@ import (
 // rollback makes the previous release current and checks its set.
 func (d *testNode) rollback(to int) {
 	d.t.Helper()
-	if _, err := d.Rollback(d.t.Context()); err != nil {
+	if _, err := d.Rollback(d.t.Context(), ""); err != nil {
 		d.t.Error(err)
 	}
 	d.wantSet(to)
@@ -58,28 +59,52 @@ func (d *testNode) problem(slot string) error {
 	return all[i].Problem
 }
 
-// A rollback is possible over KeepPrevious releases, and then to the appliance's own.
+// A rollback goes to the release before, and the next one forward again, as with rpm-ostree. Others that the node keeps,
+// KeepPrevious and the appliance's own, are named. A bug was that the second rollback went on to a release without sets.
 func TestReleases(t *testing.T) {
-	for keep, back := range map[int][]int{0: {0}, 1: {2, 0}, 2: {2, 1, 0}} {
+	for keep, kept := range map[int][]int{0: {0}, 1: {2, 0}, 2: {2, 1, 0}} {
 		t.Run(string(rune('0'+keep)), func(t *testing.T) {
-			d := newNode(t, testStore{n: 0})
+			d := newNode(t, numbered(0, 1))
 			d.KeepPrevious = keep
-			if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrNoPrevious) {
+			if _, err := d.Rollback(t.Context(), ""); !errors.Is(err, stores.ErrNoPrevious) {
 				t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
 			}
 			for n := 1; n <= 3; n++ {
-				d.attach(stores.AttachOptions{Source: delta(n).folder(t)})
+				d.attach(stores.AttachOptions{Source: numbered(n, int64(n+1)).folder(t)})
 				d.wantSet(n)
 			}
-			for _, n := range back {
-				d.rollback(n)
+			for range 2 {
+				d.rollback(kept[0])
+				d.rollback(3)
 			}
-			if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrNoPrevious) {
-				t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
+			for n := range 4 {
+				_, err := d.Rollback(t.Context(), strconv.Itoa(n+1))
+				if want := slices.Contains(kept, n); (err == nil) != want || !want && !errors.Is(err, stores.ErrNoPrevious) {
+					t.Errorf("to %d: got %v, want it to succeed: %v", n, err, want)
+				}
+				if err == nil {
+					d.wantSet(n)
+					d.rollback(3)
+				}
 			}
 			d.wantMounted(1, 2, 3)
 		})
 	}
+}
+
+// The release below the first one of a node without a store of its own is none: a rollback to it emptied the node.
+func TestRollbackBelowTheFirstRelease(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	fixtures.Run(t, "umount", d.Slots[0])
+	d.Appliance = pinset.ReleaseID{}
+	if err := os.RemoveAll(d.Sets); err != nil {
+		t.Fatal(err)
+	}
+	d.attach(stores.AttachOptions{Source: testStore{n: 5}.folder(t)})
+	if _, err := d.Rollback(t.Context(), ""); !errors.Is(err, stores.ErrNoPrevious) {
+		t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
+	}
+	d.wantSet(5)
 }
 
 // A second attach of a store makes its release current, unless it is automatic. A store that was
@@ -155,7 +180,7 @@ func TestChangedSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.rollback(1)
-	if _, err := d.Rollback(t.Context()); err != nil {
+	if _, err := d.Rollback(t.Context(), "0"); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{path, own} {
@@ -412,7 +437,7 @@ func TestRollbackToAMissingStore(t *testing.T) {
 	if err := os.Remove(filepath.Join(d.Dir, one.ID.Encoded()+".squashfs")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Rollback(t.Context()); !errors.Is(err, stores.ErrMissing) {
+	if _, err := d.Rollback(t.Context(), ""); !errors.Is(err, stores.ErrMissing) {
 		t.Errorf("got %v, want %v", err, stores.ErrMissing)
 	}
 	d.wantSet(2)
@@ -657,7 +682,7 @@ func TestSetsOfUsers(t *testing.T) {
 	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] == string(less) || len(got) != 2 {
 		t.Errorf("after attach: got %v, want own.yaml and the set of the release", got)
 	}
-	if _, err := d.Rollback(t.Context()); err != nil {
+	if _, err := d.Rollback(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] != string(less) || len(got) != 2 {

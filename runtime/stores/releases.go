@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
@@ -16,7 +18,7 @@ import (
 )
 
 // ErrNoPrevious means that a rollback is not possible.
-var ErrNoPrevious = fault.New(fault.Input, "no previous release",
+var ErrNoPrevious = fault.New(fault.Input, "no release to return to",
 	"spec.node.keepPrevious sets how many previous releases stay; an earlier store can be attached again")
 
 // ErrOtherSets means that the folder of sets was rolled back and the state was not: ostree keeps /etc with each
@@ -25,8 +27,10 @@ var ErrOtherSets = fault.New(fault.Other, "the folder of sets has those of anoth
 	"`pinbox-node rollback` makes the release before current, too; `pinbox-node attach` of the current one writes its "+
 		"sets again")
 
-// Rollback makes the release before the current one current.
-func (m Manager) Rollback(ctx context.Context) (Release, error) {
+// Rollback makes a release current that the node keeps: to, by its number, its name, its digest or the slot of its store, 0
+// for the appliance's own; or the one that was
+// current before if to is "". Then the next rollback goes forward again, as with rpm-ostree and bootc.
+func (m Manager) Rollback(ctx context.Context, to string) (Release, error) {
 	s, unlock, err := m.open(ctx)
 	if err != nil {
 		return Release{}, err
@@ -39,19 +43,71 @@ func (m Manager) Rollback(ctx context.Context) (Release, error) {
 	if interrupted && !s.state.RollingBack { // it is complete now
 		return *s.state.release(s.state.Current), nil
 	}
-	previous := s.state.previous()
-	if previous == nil {
-		return Release{}, ErrNoPrevious
+	r, err := s.state.rollbackTo(to)
+	if err != nil {
+		return r, err
 	}
-	r := *previous
+	if r.ID == "" && len(r.Sets) == 0 && s.slots.own == "" {
+		return r, fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
+			s.state.release(s.state.Current).Title())
+	}
 	if err := s.checkMounted(ctx, r); err != nil {
 		return r, err
 	}
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
 		return r, err
 	}
-	s.state.Current, s.state.SetsPending, s.state.RollingBack = r.ID, true, true
+	s.state.makeCurrent(r, len(s.state.Releases)) // what is newer stays, too
+	s.state.RollingBack = true
 	return r, errors.Join(s.confirm(ctx, r.Store))
+}
+
+// rollbackTo returns the release that a rollback makes current.
+func (s *State) rollbackTo(to string) (Release, error) {
+	if to == "" {
+		if previous := s.previous(); previous != nil {
+			return *previous, nil
+		}
+		return Release{}, ErrNoPrevious
+	}
+	hex := strings.TrimPrefix(to, "sha256:")
+	found := s.releasesWhere(func(r Release) bool {
+		return to == r.Name || to == r.Title() || r.Number > 0 && to == strconv.FormatInt(r.Number, 10) ||
+			r.ID != "" && len(hex) >= 4 && strings.HasPrefix(r.ID.Encoded(), hex)
+	})
+	if len(found) == 0 {
+		o, _ := s.find(to) // an error is that of the release
+		found = s.releasesWhere(func(r Release) bool {
+			if r.ID == "" {
+				return to == ownSlot
+			}
+			return r.Store == o.ID && (r.Number == 0 || to != o.Slot) // 2 is no slot where releases have numbers
+		})
+	}
+	if len(found) > 1 { // releases of one appliance have its name
+		found = slices.DeleteFunc(found, func(r Release) bool { return r.ID == s.Current })
+	}
+	switch {
+	case len(found) == 1 && found[0].ID != s.Current:
+		return found[0], nil
+	case len(found) == 1:
+		return Release{}, fmt.Errorf("%q: %w: it is current", to, ErrNoPrevious)
+	}
+	var kept []string
+	for _, r := range s.Releases {
+		kept = append(kept, r.Title())
+	}
+	return Release{}, fmt.Errorf("%q: %w: it names %d of %s", to, ErrNoPrevious, len(found), strings.Join(kept, ", "))
+}
+
+// releasesWhere returns the releases that are wanted.
+func (s *State) releasesWhere(wanted func(Release) bool) (found []Release) {
+	for _, r := range s.Releases {
+		if wanted(r) {
+			found = append(found, r)
+		}
+	}
+	return found
 }
 
 // makeCurrent makes a release current whose store is attached.

@@ -143,7 +143,7 @@ func TestAttachedStoresAreMountedByTheirTree(t *testing.T) {
 	if err != nil || state.Stores[0].Verity != tree {
 		t.Errorf("got %+v, %v in the state, want %v", state.Stores, err, tree)
 	}
-	if _, err := d.Rollback(t.Context()); err != nil {
+	if _, err := d.Rollback(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := d.Detach(t.Context(), "1", d.main); err != nil {
