@@ -62,6 +62,9 @@ func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error
 	}()
 	var errs []error
 	for i, e := range entries {
+		if e.Source == nil { // Validate says so
+			continue
+		}
 		o.field = fmt.Sprintf("spec.sources[%d]", i)
 		more, err := e.read(ctx, o)
 		m.add(more)

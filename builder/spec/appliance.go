@@ -219,7 +219,7 @@ func Read(path string) (Appliance, error) {
 	if err != nil {
 		return Appliance{}, err
 	}
-	if wrong := f.Problems(f.Appliance.Validate()); wrong != nil {
+	if wrong := f.Problems(f.Appliance.Validate()); len(wrong) > 0 {
 		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, wrong)
 	}
 	return f.Appliance, nil
@@ -246,12 +246,15 @@ func (a *Appliance) Validate() error {
 	if a.Metadata.Name == "" {
 		errs = append(errs, errors.New("metadata.name is missing"))
 	}
-	add("metadata.", a.Metadata.ID().Check())
+	add("metadata.", pinset.ReleaseID{Name: a.Metadata.Name}.Check())
+	add("metadata.", pinset.ReleaseID{Number: a.Metadata.Release}.Check())
 	if len(spec.Sources) == 0 {
 		errs = append(errs, errors.New("spec.sources is empty"))
 	}
 	for i, s := range spec.Sources {
-		add(fmt.Sprintf("spec.sources[%d] ", i), s.Validate(cmp.Or(a.Metadata.Name, "a")))
+		for _, err := range parts(s.Validate(cmp.Or(a.Metadata.Name, "a"))) {
+			add(fmt.Sprintf("spec.sources[%d] ", i), err)
+		}
 	}
 	for _, host := range spec.InsecureRegistries {
 		add("spec.insecureRegistries: ", storage.CheckHost(host))
@@ -259,8 +262,12 @@ func (a *Appliance) Validate() error {
 	add("spec.", spec.Platform.Validate())
 	errs = append(errs, spec.validateStore(), spec.validateISO(), spec.OpenShift.validate())
 	add("spec.ignition.sshAuthorizedKeys: ", ignition.CheckSSHKeys(spec.Ignition.SSHAuthorizedKeys))
-	if format.Of(spec.Store.Format) != nil {
-		add("spec.node: ", spec.Config(nil, nil).Node.Validate())
+	known := *spec
+	if format.Of(known.Store.Format) == nil {
+		known.Store.Format = ""
+	}
+	for _, err := range parts(known.Config(nil, nil).Node.Validate()) {
+		add("spec.node: ", err)
 	}
 	return errors.Join(errs...)
 }
@@ -270,13 +277,35 @@ func (a *Appliance) resolvePaths(dir string) {
 	paths := []*string{&a.Spec.Node.Binary, &a.Spec.Node.PullSecret, &a.Spec.ISO.Base}
 	paths = append(append(paths, each(a.Spec.Ignition.Butane)...), each(a.Spec.Mirrors)...)
 	for _, s := range a.Spec.Sources {
-		paths = append(paths, s.Source.PathFields()...)
+		if s.Source != nil { // Validate says so
+			paths = append(paths, s.Source.PathFields()...)
+		}
 	}
 	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
+}
+
+// Platforms returns the platforms that nodes can have.
+func Platforms() (all []string) {
+	for _, arch := range pinset.Architectures() {
+		all = append(all, "linux/"+arch)
+	}
+	return all
+}
+
+// parts returns the errors that errors.Join has joined.
+func parts(err error) (all []error) {
+	list, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // a wrapped one has a text of its own
+	if !ok || !isJoin(err, list.Unwrap()) {
+		return []error{err}
+	}
+	for _, err := range list.Unwrap() {
+		all = append(all, parts(err)...)
+	}
+	return all
 }
 
 // ParsePlatform parses a platform such as linux/amd64.

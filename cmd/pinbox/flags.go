@@ -69,7 +69,7 @@ func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 	cli.Under("Lock", flags)
 	flags.StringVar(&f.platform, "platform", "",
 		"`PLATFORM` of the nodes, instead of the one in the appliance file (default linux/amd64)")
-	cli.Words(flags, "platform", platforms()...)
+	cli.Words(flags, "platform", spec.Platforms()...)
 	flags.Int64Var(&f.release, "release-number", 0,
 		"`NUMBER` of this release, greater than those before, instead of the one in the appliance file")
 	flags.StringVar(&f.nodeBinary, "node-binary", "",
@@ -93,14 +93,6 @@ func (f *inputFlags) addAPI(flags *pflag.FlagSet) {
 			"OpenShift 4.16 to 4.18 with TechPreviewNoUpgrade")
 	cli.Words(flags, "api", "v1", "v1alpha1")
 	cli.Under("Nodes", flags)
-}
-
-// platforms returns the platforms that a node can have.
-func platforms() (all []string) {
-	for _, arch := range pinset.Architectures() {
-		all = append(all, "linux/"+arch)
-	}
-	return all
 }
 
 // addAccess adds the flags for the access to registries.
