@@ -21,6 +21,9 @@ type Content struct {
 	Releases []RequestedRelease
 	// Possible are names in objects that may be images. They are left out, unless another source names them.
 	Possible []Possible
+	// AnyArchitecture are the images that are taken whatever their architecture is. Without a tag and a digest, it is
+	// all of the repository.
+	AnyArchitecture []pinset.Reference
 	// Warnings describe what is left out.
 	Warnings []string
 	// RegistryReasons explain why images come from registries that the user may have locally. They

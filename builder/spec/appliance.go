@@ -78,6 +78,12 @@ type Spec struct {
 	// InsecureRegistries are registries and mirrors, as HOST:PORT, or as HOST for all its ports,
 	// that may serve plain HTTP to the build, or have an untrusted certificate.
 	InsecureRegistries []string `yaml:"insecureRegistries,omitempty" jsonschema:"example=mirror.example.com:5000"`
+	// DefaultRegistry completes names without a registry in lists of images, as nginx:1.27. If left out, an alias or the
+	// only one of unqualified-search-registries in registries.conf does.
+	DefaultRegistry string `yaml:"defaultRegistry,omitempty" jsonschema:"example=docker.io"`
+	// AnyArchitecture are names of images that are taken although they are for another architecture. Without a tag and
+	// a digest, it is each image of the repository.
+	AnyArchitecture []string `yaml:"anyArchitecture,omitempty" jsonschema:"example=quay.io/site/firmware"`
 	// Store describes how the image store is written.
 	Store Store `yaml:"store,omitempty"`
 	// Ignition describes what is merged into the first-boot configuration.
@@ -259,6 +265,7 @@ func (a *Appliance) Validate() error {
 	for _, host := range spec.InsecureRegistries {
 		add("spec.insecureRegistries: ", storage.CheckHost(host))
 	}
+	add("spec.defaultRegistry: ", storage.CheckDefaultRegistry(spec.DefaultRegistry))
 	add("spec.", spec.Platform.Validate())
 	errs = append(errs, spec.validateStore(), spec.validateISO(), spec.OpenShift.validate())
 	add("spec.ignition.sshAuthorizedKeys: ", ignition.CheckSSHKeys(spec.Ignition.SSHAuthorizedKeys))
