@@ -20,7 +20,7 @@ type Reader struct {
 	store Store
 }
 
-// Open reads the index of a thin delta from its store. A newer version is pinset.ErrNewer.
+// Open reads the index of a thin delta from its store. Another version is pinset.ErrNewer or ErrOlder.
 func Open(store Store, limits Limits) (*Reader, error) {
 	files, err := store.open()
 	if err != nil {
