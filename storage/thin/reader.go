@@ -96,7 +96,7 @@ func (r *Reader) open(ctx context.Context, n int, stores []Store) (*layerReader,
 func newLayerReader(
 	ctx context.Context, x *index, n int, data io.ReadSeeker, stores []Store,
 ) (*layerReader, error) {
-	b, err := openBases(stores)
+	b, err := openBases(allUntil(ctx, stores))
 	if err != nil {
 		return nil, err
 	}
