@@ -274,6 +274,7 @@ func classify(ctx context.Context, err error) error {
 	status := 0
 	var unexpected docker.UnexpectedHTTPStatusError
 	var coded errcode.Error
+	var code errcode.ErrorCode // of an answer without a text, or with that of the specification
 	var refused docker.ErrUnauthorizedForCredentials
 	var requirement signature.PolicyRequirementError
 	switch {
@@ -285,6 +286,8 @@ func classify(ctx context.Context, err error) error {
 		status = unexpected.StatusCode
 	case errors.As(err, &coded):
 		status = coded.Code.Descriptor().HTTPStatusCode
+	case errors.As(err, &code):
+		status = code.Descriptor().HTTPStatusCode
 	default:
 		// The library's error for a response without JSON has no exported type.
 		if m := statusText.FindStringSubmatch(err.Error()); m != nil {
