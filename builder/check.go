@@ -3,6 +3,7 @@ package builder
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/base"
@@ -25,27 +26,30 @@ func Check(ctx context.Context, o Options) (warnings []string, err error) {
 	registries, mirrorWarnings, unreadable := readMirrors(ctx, o.Appliance.Spec.Mirrors)
 	errs = append(errs, err, source.InField("spec.mirrors", unreadable))
 	warnings = slices.Concat(material.Warnings, mirrorWarnings)
+	if refused := material.SurelyRefused(); err == nil && len(refused) > 0 {
+		err := fmt.Errorf("%w: %s", source.ErrPossible, source.DescribePossible(refused))
+		errs = append(errs, source.InField("spec.sources", err))
+	}
 	if len(o.From) > 0 {
 		_, err := base.Read(o.From, o.Appliance.Spec.Platform)
 		errs = append(errs, err)
 	}
-	if invalid != nil {
-		return warnings, errors.Join(errs...)
-	}
-	if o.Appliance.Spec.Node.Binary != "" {
+	if o.Appliance.Spec.Node.Binary != "" && o.Appliance.Spec.Platform.Validate() == nil {
 		program, err := openNodeBinary(o)
 		if err == nil {
 			err = program.Close()
 		}
 		errs = append(errs, source.InField("spec.node.binary", err))
 	}
-	config, err := configure(o.Appliance, material.Sets, registries)
+	config, err := configure(o.Appliance, invalid == nil, material.Sets, registries)
 	return append(warnings, config.Warnings()...), errors.Join(append(errs, err)...)
 }
 
 // configure renders the first-boot configuration: first with each file alone, so that one error does not hide
-// another, and then with all of them.
-func configure(a spec.Appliance, sets []pinset.Set, registries []byte) (config firstboot.Files, err error) {
+// another, and then with all of them, if the appliance is valid.
+func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byte) (
+	config firstboot.Files, err error,
+) {
 	var base *iso.Base
 	if a.Spec.ISO.Base != "" {
 		base, err = iso.OpenBase(a.Spec.ISO.Base)
@@ -54,6 +58,9 @@ func configure(a spec.Appliance, sets []pinset.Set, registries []byte) (config f
 	errs := []error{source.InField("spec.iso", err)}
 	try := func(field string, base *iso.Base, fill func(*spec.Spec)) {
 		alone := a
+		if !valid { // only the files are checked
+			alone = spec.New(a.Spec.Sources...)
+		}
 		alone.Spec.Ignition.Butane, alone.Spec.Node.PullSecret, alone.Spec.ISO = nil, "", spec.ISO{}
 		fill(&alone.Spec)
 		_, err := firstboot.Configure(alone, base, sets, registries, pinset.Program{})
@@ -63,10 +70,10 @@ func configure(a spec.Appliance, sets []pinset.Set, registries []byte) (config f
 		try("spec.ignition.butane", nil, func(s *spec.Spec) { s.Ignition.Butane = []string{name} })
 	}
 	try("spec.node.pullSecret", nil, func(s *spec.Spec) { s.Node.PullSecret = a.Spec.Node.PullSecret })
-	if errs[0] == nil {
+	if errs[0] == nil && valid {
 		try("spec.iso", base, func(s *spec.Spec) { s.ISO = a.Spec.ISO })
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(errs...); err != nil || !valid {
 		return config, err
 	}
 	return firstboot.Configure(a, base, sets, registries, pinset.Program{})

@@ -147,7 +147,10 @@ func (p *plan) fetchEarly(ctx context.Context, o Options, early storage.PackOpti
 // sourceOptions returns the options for reading sources. Compressed archives are unpacked beside the
 // output folder, where there must be enough space for the images anyway.
 func (o Options) sourceOptions() source.Options {
-	options := source.Options{Appliance: o.Appliance.Metadata.Name, Platform: o.Appliance.Spec.Platform}
+	options := source.Options{
+		Appliance: o.Appliance.Metadata.Name, Platform: o.Appliance.Spec.Platform,
+		DefaultRegistry: o.Appliance.Spec.DefaultRegistry, AnyArchitecture: o.Appliance.Spec.AnyArchitecture,
+	}
 	if o.Out != "" {
 		options.Tmp = filepath.Dir(filepath.Clean(o.Out))
 	}

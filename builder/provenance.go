@@ -65,6 +65,12 @@ func (o Options) parameters() map[string]any {
 	if hosts := o.insecure(); len(hosts) > 0 {
 		p["insecureRegistries"] = anys(hosts)
 	}
+	if registry := o.Appliance.Spec.DefaultRegistry; registry != "" {
+		p["defaultRegistry"] = registry
+	}
+	if names := o.Appliance.Spec.AnyArchitecture; len(names) > 0 {
+		p["anyArchitecture"] = anys(names)
+	}
 	if o.Appliance.Spec.ISO.Existing == spec.ExistingReplace {
 		p["isoExisting"] = spec.ExistingReplace
 	}

@@ -1,18 +1,28 @@
 package cmd_test
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/provenance"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/aside"
 	"github.com/pinbox/pinbox/runtime/cluster"
+	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -38,6 +48,7 @@ func TestFormatIsSpecified(t *testing.T) {
 			"Lock": pinset.LockVersion, "Delta": pinset.DeltaVersion, "State of a node": stores.StateVersion,
 			"Status of a node": runtime.StatusVersion, "Configuration of a node": layout.NodeConfigVersion,
 			"Setup of a node": setup.ManifestVersion, "Cluster of a node": cluster.KnownVersion,
+			"Inventory": inventory.Version,
 		} {
 			checkLine(t, title, sections[title], fmt.Sprintf("| `version` | %d |", version))
 		}
@@ -63,6 +74,135 @@ func TestFormatIsSpecified(t *testing.T) {
 	})
 }
 
+// Each document has a version, and a reader says of another one that it is newer or older, and never that it is
+// damaged, or no such document.
+func TestDocumentsOfOtherVersions(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	sum := strings.Repeat("0", 64)
+	statement, err := provenance.Build{Parameters: map[string]any{"appliance": "a"}}.Statement(map[string]string{"a": sum})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, read := range map[string]func(document string, version int) error{
+		"lock": func(text string, _ int) error {
+			_, err := artifact.ReadLock(file("pinbox.lock.json", text))
+			return err
+		},
+		"lock of a store": func(text string, _ int) error {
+			file(layout.OwnLock, text)
+			_, err := layout.Open(os.DirFS(dir)).Lock()
+			return err
+		},
+		"delta of a store": func(text string, _ int) error {
+			file(layout.OwnDelta, text)
+			_, err := layout.Open(os.DirFS(dir)).Delta()
+			return err
+		},
+		"thin delta": func(_ string, version int) error {
+			if version == 0 {
+				version = -1 // without one it is none
+			}
+			_, err := pinset.DecodeDelta(strings.NewReader(
+				fmt.Sprintf(`{"version":1,"bases":[],"needs":[],"thin":{"version":%d,"storeSize":1,"reads":[]}}`, version)))
+			return err
+		},
+		"provenance": func(_ string, version int) error {
+			text := strings.Replace(string(statement), "/build/v1", fmt.Sprintf("/build/v%d", version), 1)
+			_, err := provenance.Decode(strings.NewReader(text))
+			return err
+		},
+		"state of a node": func(text string, _ int) error {
+			file("stores.d/"+layout.StateFile, text)
+			_, err := stores.ReadState(filepath.Join(dir, "stores.d"))
+			return err
+		},
+		"what is set aside": func(text string, _ int) error {
+			file("aside.json", text)
+			_, err := aside.Records{Dir: dir}.Images()
+			return err
+		},
+		"configuration of a node": func(text string, _ int) error {
+			_, err := layout.ReadNodeConfig(file("node.json", text))
+			return err
+		},
+		"setup of a node": func(text string, _ int) error {
+			return pinset.Decode(strings.NewReader(text), setup.ManifestVersion, new(setup.Manifest))
+		},
+		"cluster of a node": func(text string, _ int) error {
+			_, err := cluster.Read(file(cluster.KnownFile, text))
+			return err
+		},
+		"status of a node": func(text string, _ int) error {
+			_, err := runtime.DecodeStatus(strings.NewReader(text))
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for version, want := range map[int]error{0: pinset.ErrOlder, 2: pinset.ErrNewer, 99: pinset.ErrNewer} {
+				checkOtherVersion(t, read(fmt.Sprintf(`{"version": %d, "colour": {"of": "no version 1"}}`, version), version), want)
+			}
+		})
+	}
+	_, err = fleet.Decode(strings.NewReader(`{"apiVersion":"pinbox.dev/v1","kind":"NodeImageStatus","metadata":{"name":"a"}}`))
+	checkOtherVersion(t, err, pinset.ErrNewer)
+	_, err = fleet.Decode(strings.NewReader(
+		`{"kind":"List","items":[{"apiVersion":"pinbox.dev/v1","kind":"NodeImageStatus","metadata":{"name":"a"}}]}`))
+	checkOtherVersion(t, err, pinset.ErrNewer)
+}
+
+func checkOtherVersion(t *testing.T, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+	for _, word := range []string{"damaged", "corrupt", "invalid", "not a"} {
+		if strings.Contains(err.Error(), word) {
+			t.Errorf("got %v, want no word %q", err, word)
+		}
+	}
+	if f := fault.Of(err); f == nil || f.Exit != fault.Input {
+		t.Errorf("%v: got %+v, want the exit code %d", err, f, fault.Input)
+	}
+}
+
+// Whoever changes the form of a document raises its version: the golden file has the fields of each version.
+func TestFormsGolden(t *testing.T) {
+	var lines []string
+	for title, value := range documents() {
+		version := reflect.ValueOf(value).FieldByName("Version")
+		if !version.IsValid() {
+			continue
+		}
+		keys := map[string]bool{}
+		jsonKeys(reflect.TypeOf(value), keys)
+		lines = append(lines, fmt.Sprintf("%s: %s\n", title, strings.Join(slices.Sorted(maps.Keys(keys)), " ")))
+	}
+	slices.Sort(lines)
+	fixtures.Golden(t, "forms.txt", []byte("# Fields of version 1 of each document. Others need another version.\n"+
+		strings.Join(lines, "")))
+}
+
+// documents are the documents of pinbox by the section of docs/format.md.
+func documents() map[string]any {
+	return map[string]any{
+		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
+		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
+		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{}, "Inventory": inventory.Inventory{},
+		"Store": struct {
+			Layers []layout.Layer
+			Images []layout.Image
+			Others []layout.Container
+		}{},
+	}
+}
+
 // checkLine checks that a section has a line.
 func checkLine(t *testing.T, title, section, want string) {
 	t.Helper()
@@ -73,16 +213,7 @@ func checkLine(t *testing.T, title, section, want string) {
 
 func checkFields(t *testing.T, sections map[string]string) {
 	t.Helper()
-	for title, value := range map[string]any{
-		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
-		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
-		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{}, "Inventory": inventory.Inventory{},
-		"Store": struct {
-			Layers []layout.Layer
-			Images []layout.Image
-			Others []layout.Container
-		}{},
-	} {
+	for title, value := range documents() {
 		keys := map[string]bool{}
 		jsonKeys(reflect.TypeOf(value), keys)
 		for key := range keys {

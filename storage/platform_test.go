@@ -16,26 +16,30 @@ func TestImagesForOtherPlatforms(t *testing.T) {
 	bundle := `"config":{"Labels":{"operators.operatorframework.io.bundle.mediatype.v1":"registry+v1"},"Cmd":["/x"]}`
 	for name, c := range map[string]struct {
 		arch, config string
-		listed       bool
+		listed       string // the architecture in an index; "" for no index
 		want         string // in the warning; "" for ErrPlatform, "none" for no warning
 	}{
-		"this one":                  {"arm64", `"config":{"Cmd":["/x"]}`, false, "none"},
-		"no architecture":           {"", `"config":{"Cmd":["/x"]}`, false, "none"},
-		"as uname says":             {"aarch64", `"config":{"Cmd":["/x"]}`, false, "none"},
-		"a program":                 {"amd64", `"config":{"Entrypoint":["/x"]}`, false, ""},
-		"nothing to start":          {"amd64", `"config":{}`, false, "it has no program to start"},
-		"a bundle of OLM":           {"amd64", bundle, false, "a bundle or a catalog of OLM is data"},
-		"by an index of this one":   {"amd64", `"config":{"Cmd":["/x"]}`, true, "its index the right platform"},
-		"this one by such an index": {"arm64", `"config":{"Cmd":["/x"]}`, true, "none"},
+		"this one":                  {"arm64", `"config":{"Cmd":["/x"]}`, "", "none"},
+		"no architecture":           {"", `"config":{"Cmd":["/x"]}`, "", "none"},
+		"as uname says":             {"aarch64", `"config":{"Cmd":["/x"]}`, "", "none"},
+		"a program":                 {"amd64", `"config":{"Entrypoint":["/x"]}`, "", ""},
+		"nothing to start":          {"amd64", `"config":{}`, "", "it has no program to start"},
+		"a bundle of OLM":           {"amd64", bundle, "", "a bundle or a catalog of OLM is data"},
+		"by an index of this one":   {"amd64", `"config":{"Cmd":["/x"]}`, "arm64", "its index the right platform"},
+		"an index of another":       {"amd64", `"config":{"Cmd":["/x"]}`, "amd64", ""},
+		"a program, asked for":      {"amd64", `"config":{"Cmd":["/x"]}`, "", "it is for linux/amd64, and is taken by --any-architecture"},
+		"an index, asked for":       {"s390x", `"config":{"Cmd":["/x"]}`, "s390x", "taken by --any-architecture"},
+		"this one, asked for":       {"arm64", `"config":{"Cmd":["/x"]}`, "arm64", "none"},
+		"this one by such an index": {"arm64", `"config":{"Cmd":["/x"]}`, "arm64", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := fmt.Sprintf(`{"os":"linux","architecture":%q,%s,"rootfs":{"type":"layers","diff_ids":[]}}`, c.arch, c.config)
 			top := fmt.Sprintf(`{"schemaVersion":2,"mediaType":"%[1]smanifest.v1+json","config":{"mediaType":"%[1]sconfig.v1+json",`+
 				`"digest":%[2]q,"size":%[3]d},"layers":[]}`, kind, digest.FromString(config), len(config))
 			blobs := []string{config, top}
-			if c.listed {
+			if c.listed != "" {
 				top = fmt.Sprintf(`{"schemaVersion":2,"mediaType":"%[1]sindex.v1+json","manifests":[{"mediaType":"%[1]smanifest.v1+json",`+
-					`"digest":%[2]q,"size":%[3]d,"platform":{"os":"linux","architecture":"arm64"}}]}`, kind, digest.FromString(top), len(top))
+					`"digest":%[2]q,"size":%[3]d,"platform":{"os":"linux","architecture":%[4]q}}]}`, kind, digest.FromString(top), len(top), c.listed)
 				blobs = append(blobs, top)
 			}
 			dir := t.TempDir()
@@ -48,6 +52,9 @@ func TestImagesForOtherPlatforms(t *testing.T) {
 				t.Fatal(err)
 			}
 			client, img := clientOf(t, images[0], "linux/arm64")
+			if strings.HasSuffix(name, ", asked for") {
+				client.TakeAnyArchitecture(img[0])
+			}
 			resolved, err := client.Resolve(t.Context(), img, nil)
 			switch {
 			case c.want == "":

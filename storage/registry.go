@@ -109,9 +109,10 @@ type Client struct {
 	limits   compose.Limits
 	turn     compose.Turn // of layers that need much memory
 
-	mu        sync.Mutex // guards resolved and local
+	mu        sync.Mutex // guards resolved, local and anyArch
 	resolved  map[pinset.Image]Resolved
 	local     map[pinset.Image]LocalImage
+	anyArch   map[pinset.Image]bool // taken whatever their architecture is
 	layers    layers
 	documents documents // of resolved images
 
@@ -148,7 +149,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 			sys: sys, patience: download.NewPatience(cmp.Or(access.StallTimeout, DefaultStallTimeout), say), say: say,
 			repositories: map[string]*repository{}, tagged: map[pinset.Image]*remote{}, tags: map[pinset.Image]string{},
 		},
-		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{},
+		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{}, anyArch: map[pinset.Image]bool{},
 		documents: documents{none: access.Documents.None, file: compose.Documents{Tmp: access.Documents.Tmp}},
 	}
 	defer func() {

@@ -23,8 +23,8 @@ import (
 // Reasons why an image cannot be part of an appliance.
 var (
 	ErrPlatform = fault.New(fault.Input, "image is not for the appliance's platform",
-		"pin the index or an image for the platform, or change spec.platform or --platform; images of oc-mirror "+
-			"can be left out with ocMirror.exclude or --oc-mirror-exclude")
+		"pin the index or an image for the platform, or change spec.platform or --platform; --any-architecture NAME "+
+			"takes it as it is; images of oc-mirror can be left out with ocMirror.exclude or --oc-mirror-exclude")
 	ErrNotImage = fault.New(fault.Input, "not a container image that CRI-O can run",
 		"remove it from the inputs (images of oc-mirror: with ocMirror.exclude or --oc-mirror-exclude), or publish "+
 			"it again in a current format")
@@ -100,6 +100,19 @@ func each[T, R any](ctx context.Context, all []T, fetch func(context.Context, T)
 	return results, errors.Join(errs...)
 }
 
+// TakeAnyArchitecture takes an image that is resolved later, whatever its architecture is.
+func (c *Client) TakeAnyArchitecture(img pinset.Image) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.anyArch[img] = true
+}
+
+func (c *Client) takesAny(img pinset.Image) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.anyArch[img]
+}
+
 // resolve fetches each image once.
 func (c *Client) resolve(ctx context.Context, img pinset.Image) (Resolved, error) {
 	c.mu.Lock()
@@ -132,7 +145,7 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	}
 	r := Resolved{Image: img, LockedImage: pinset.LockedImage{Pin: img.String(), Manifest: img.Digest}}
 	if manifest.MIMETypeIsMultiImage(mediaType) {
-		d, err := choose(c.sys, raw, mediaType)
+		d, err := choose(c.sys, raw, mediaType, c.takesAny(img))
 		if err != nil {
 			return Resolved{}, err
 		}
@@ -188,9 +201,9 @@ func checkAlgorithm(what string, d digest.Digest) error {
 
 // checkPlatform compares the platform in a configuration with the client's. CRI-O pulls what it is told to, also an
 // image for another platform, but its programs do not run: that is an error, unless the image has none, as those of OLM
-// have not, which are published for amd64 alone, or an index says that it is for the client's platform. The warning is
-// "" if the platforms are equal.
-func (c *Client) checkPlatform(config *imgspecv1.Image, listed bool) (warning string, err error) {
+// have not, which are published for amd64 alone, or an index says that it is for the client's platform, or the user takes it (asked). The
+// warning is "" if the platforms are equal.
+func (c *Client) checkPlatform(config *imgspecv1.Image, listed, asked bool) (warning string, err error) {
 	arch := config.Architecture
 	if known, ok := map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[arch]; ok { // names of uname(1)
 		arch = known
@@ -206,6 +219,8 @@ func (c *Client) checkPlatform(config *imgspecv1.Image, listed bool) (warning st
 		}
 	}
 	switch {
+	case asked && (config.OS == "" || config.OS == c.sys.OSChoice):
+		return "it is for " + platformOf(config.Platform) + ", and is taken by --any-architecture", nil
 	case listed:
 		return "its configuration says " + platformOf(config.Platform) + ", its index the right platform, so it is taken", nil
 	case len(config.Config.Entrypoint)+len(config.Config.Cmd) == 0:
@@ -227,8 +242,9 @@ func checkConfigSize(ctx context.Context, src *imageSource, config imgtypes.Blob
 	return src.explain(ctx, err)
 }
 
-// choose returns the digest of the platform's manifest in an index.
-func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string) (digest.Digest, error) {
+// choose returns the digest of the platform's manifest in an index. If it has none and any is true, it returns the one
+// for another architecture: for amd64 or, if there is none either, the first.
+func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string, any bool) (digest.Digest, error) {
 	list, err := manifest.ListFromBlob(raw, mediaType)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrNotImage, err)
@@ -241,10 +257,20 @@ func choose(sys *imgtypes.SystemContext, raw []byte, mediaType string) (digest.D
 		return d, nil
 	}
 	var platforms []string
+	var other digest.Digest
 	for _, d := range list.Instances() {
-		if i, err := list.Instance(d); err == nil && i.ReadOnly.Platform != nil {
-			platforms = append(platforms, platformOf(*i.ReadOnly.Platform))
+		i, err := list.Instance(d)
+		if err != nil || i.ReadOnly.Platform == nil {
+			continue
 		}
+		p := *i.ReadOnly.Platform
+		platforms = append(platforms, platformOf(p))
+		if any && p.OS == sys.OSChoice && (other == "" || p.Architecture == "amd64") {
+			other = d
+		}
+	}
+	if other != "" {
+		return other, nil
 	}
 	slices.Sort(platforms)
 	return "", fmt.Errorf("%w: its index has %s", ErrPlatform, strings.Join(slices.Compact(platforms), ", "))
@@ -282,7 +308,7 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNotImage, err)
 	}
-	if r.Warning, err = c.checkPlatform(config, r.Index != nil); err != nil {
+	if r.Warning, err = c.checkPlatform(config, r.Index != nil, c.takesAny(r.Image)); err != nil {
 		return err
 	}
 	if config.Created != nil {

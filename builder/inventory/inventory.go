@@ -11,8 +11,12 @@ import (
 	"github.com/pinbox/pinbox/storage/release"
 )
 
+// Version is the version of the form of an inventory.
+const Version = 1
+
 // Inventory is what an appliance, a delta, a medium or a lock holds.
 type Inventory struct {
+	Version int `json:"version"`
 	// Images are in the order of their pins.
 	Images []Image `json:"images"`
 	// Documents are the store and the files beside it, by their names.
@@ -126,7 +130,7 @@ func Read(ctx context.Context, r *release.Release, checked Checked) (Inventory, 
 	if err != nil {
 		return Inventory{}, err
 	}
-	v := Inventory{Keys: checked.Keys, artifacts: lock.Artifacts}
+	v := Inventory{Version: Version, Keys: checked.Keys, artifacts: lock.Artifacts}
 	for _, locked := range lock.Images {
 		v.Images = append(v.Images, imageOf(locked, lock.Platform))
 	}

@@ -11,10 +11,15 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/storage/iso9660"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
+
+// undoVersion is the version of the undo file.
+const undoVersion = 1
 
 // undo describes how to restore the base.
 type undo struct {
+	Version int         `json:"version"`
 	Size    int64       `json:"size"`
 	Patches []undoPatch `json:"patches"`
 }
@@ -26,7 +31,7 @@ type undoPatch struct {
 
 // undo returns the undo file: the content of the base in the areas of these patches.
 func (ed editor) undo(patches []patch) ([]byte, error) {
-	u := undo{Size: ed.Size()}
+	u := undo{Version: undoVersion, Size: ed.Size()}
 	for _, p := range patches {
 		before := make([]byte, len(p.content))
 		if _, err := ed.ReadAt(before, p.offset); err != nil {
@@ -73,6 +78,9 @@ func (i *Image) pristine() (layout, error) {
 		return layout{}, err
 	}
 	u, err := readUndo(back)
+	if pinset.OtherVersion(err) {
+		return layout{}, fmt.Errorf("%s: %w", UndoName, err)
+	}
 	if err != nil {
 		return layout{}, fmt.Errorf("%w: %s: %w", iso9660.ErrCorrupt, UndoName, err)
 	}
@@ -120,5 +128,12 @@ func readUndo(f iso9660.File) (u undo, err error) {
 	if err != nil {
 		return u, err
 	}
-	return u, json.NewDecoder(io.LimitReader(z, maxArchive)).Decode(&u)
+	text, err := io.ReadAll(io.LimitReader(z, maxArchive))
+	if err != nil {
+		return u, err
+	}
+	if !bytes.Contains(text, []byte(`"version"`)) { // the first pinbox wrote none
+		return u, pinset.CheckVersion(0, undoVersion)
+	}
+	return u, pinset.Decode(bytes.NewReader(text), undoVersion, &u)
 }

@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	predicate "github.com/in-toto/attestation/go/predicates/provenance/v1"
 	statement "github.com/in-toto/attestation/go/v1"
@@ -128,6 +130,9 @@ func Decode(r io.Reader) (s Statement, err error) {
 	if err == nil {
 		s, err = decode(text)
 	}
+	if pinset.OtherVersion(err) {
+		return Statement{}, fmt.Errorf("statement of %w", err)
+	}
 	if err != nil {
 		return Statement{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
@@ -152,8 +157,8 @@ func decode(text []byte) (s Statement, err error) {
 	if err := p.Validate(); err != nil {
 		return s, err
 	}
-	if t := p.BuildDefinition.BuildType; t != typeBuild && t != typeDelta {
-		return s, fmt.Errorf("it is about a build of type %q", t)
+	if err := checkType(p.BuildDefinition.BuildType); err != nil {
+		return s, err
 	}
 	if s.Subjects, err = digests(all.Subject); err != nil {
 		return s, err
@@ -163,6 +168,20 @@ func decode(text []byte) (s Statement, err error) {
 }
 
 // digests returns the SHA-256 of resources by their URIs or names, each of which occurs once.
+// checkType checks the type of a build, whose end is the version of the statement.
+func checkType(t string) error {
+	if t == typeBuild || t == typeDelta {
+		return nil
+	}
+	for _, ours := range []string{typeBuild, typeDelta} {
+		version, is := strings.CutPrefix(t, strings.TrimSuffix(ours, "1"))
+		if n, err := strconv.Atoi(version); is && err == nil {
+			return pinset.CheckVersion(n, 1)
+		}
+	}
+	return fmt.Errorf("it is about a build of type %q", t)
+}
+
 func digests(all []*statement.ResourceDescriptor) (map[string]string, error) {
 	sums := map[string]string{}
 	for _, r := range all {

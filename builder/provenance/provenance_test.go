@@ -61,7 +61,7 @@ func TestStatementsThatAreRefused(t *testing.T) {
 	for name, c := range map[string][2]string{
 		"another statement": {"in-toto.io/Statement/v1", "in-toto.io/Statement/v0.1"},
 		"another predicate": {"slsa.dev/provenance/v1", "slsa.dev/provenance/v2"},
-		"another build":     {"pinbox/build/v1", "pinbox/build/v2"},
+		"another build":     {"pinbox/build/v1", "pinbox/mend/v1"},
 		"no digest":         {sumB, ""},
 		"a short digest":    {sumB, "bb"},
 		"no name":           {`"store.squashfs"`, `""`},

@@ -41,6 +41,7 @@ func (r *resolver) local(ctx context.Context) error {
 		r.add(input.Group, input.Origin, images)
 		all = append(all, images...)
 	}
+	r.takeAnyArchitecture(all)
 	_, err := r.client.Resolve(ctx, pinset.Union(pinset.Set{Images: all}), nil) // an image may have several names
 	return errors.Join(append(errs, err)...)
 }

@@ -37,6 +37,7 @@ func (r *resolver) release(ctx context.Context, wanted source.RequestedRelease) 
 		return fmt.Errorf("release %s: %w", img, err)
 	}
 	r.provide(wanted, img)
+	r.takeAnyArchitecture([]pinset.Image{img})
 	payload, components, err := r.payload(ctx, wanted, img)
 	if err != nil {
 		return err
@@ -48,6 +49,7 @@ func (r *resolver) release(ctx context.Context, wanted source.RequestedRelease) 
 		r.addOrigin(c.Image, "release/"+payload.Version+"/"+c.Name)
 		all = append(all, c.Image)
 	}
+	r.takeAnyArchitecture(all)
 	if wanted.Images != nil { // report now what is missing on this machine
 		if _, err := r.client.Resolve(ctx, all, nil); err != nil {
 			return err

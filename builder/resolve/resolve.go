@@ -9,8 +9,13 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
+
+// ErrNoneTaken says that a name of an image that may have any architecture is none of the inputs.
+var ErrNoneTaken = fault.New(fault.Input, "no input names it",
+	"correct the name in --any-architecture or spec.anyArchitecture, or leave it out")
 
 // Result is what the material was resolved to.
 type Result struct {
@@ -30,7 +35,7 @@ func Resolve(
 	r := resolver{
 		client: client, material: material, locked: newLockedTags(lock, material.Local), hooks: hooks,
 		sets: material.Sets, tags: map[pinset.Image][]string{}, origins: map[pinset.Image][]string{},
-		volumes: map[pinset.Image]bool{},
+		volumes: map[pinset.Image]bool{}, taken: map[pinset.Reference]bool{},
 	}
 	if material.Unpinned() {
 		if err := r.pin(ctx); err != nil {
@@ -38,6 +43,10 @@ func Resolve(
 		}
 	}
 	if err := r.possible(); err != nil {
+		return Result{}, err
+	}
+	r.takeAnyArchitecture(pinset.Union(r.sets...))
+	if err := r.noneTaken(); err != nil {
 		return Result{}, err
 	}
 	all, err := r.images(ctx)
@@ -62,7 +71,9 @@ type resolver struct {
 	// tags are the tags by which images were named, origins the sets and releases that name them.
 	tags, origins map[pinset.Image][]string
 	// volumes are the images that pods use as image volumes.
-	volumes  map[pinset.Image]bool
+	volumes map[pinset.Image]bool
+	// taken are the names of images that may have any architecture which name an image.
+	taken    map[pinset.Reference]bool
 	warnings []string
 }
 
@@ -77,6 +88,7 @@ func (r *resolver) pin(ctx context.Context) error {
 	}
 	err := joinOnce(errs)
 	if errs[1] == nil && errors.Is(err, storage.ErrPlatform) { // report the images of all sets that have this error
+		r.takeAnyArchitecture(pinset.Union(r.sets...))
 		_, others := r.client.Resolve(ctx, pinset.Union(r.sets...), nil)
 		err = joinOnce([]error{err, others})
 	}
@@ -155,6 +167,35 @@ func (r *resolver) images(ctx context.Context) ([]storage.Resolved, error) {
 		resolved[i].From, resolved[i].Tags, resolved[i].Volume = r.origins[img], r.tags[img], r.volumes[img]
 	}
 	return resolved, nil
+}
+
+// takeAnyArchitecture tells the client which of the images the user takes whatever their architecture is.
+func (r *resolver) takeAnyArchitecture(images []pinset.Image) {
+	for _, name := range r.material.AnyArchitecture {
+		for _, img := range images {
+			named := name.Repository == img.Repository
+			switch {
+			case name.Digest != "":
+				named = named && name.Digest == img.Digest
+			case name.Tag != "":
+				named = slices.Contains(r.tags[img], name.TagName())
+			}
+			if named {
+				r.client.TakeAnyArchitecture(img)
+				r.taken[name] = true
+			}
+		}
+	}
+}
+
+func (r *resolver) noneTaken() error {
+	var errs []error
+	for _, name := range r.material.AnyArchitecture {
+		if !r.taken[name] {
+			errs = append(errs, fmt.Errorf("--any-architecture %s: %w", name, ErrNoneTaken))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // possible lists names that may be images, and that no source names, in a warning. Refused ones are an error.

@@ -460,3 +460,40 @@ func TestSteps(t *testing.T) {
 		t.Errorf("got %d items done, want 6", got)
 	}
 }
+
+// Images for another architecture are taken where their name, tag or repository is given, and a name of nothing is an
+// error.
+func TestAnyArchitecture(t *testing.T) {
+	r := newRegistry(t)
+	for _, name := range []string{"a@A", "b@B", "c@C"} {
+		r.image("s390x", name, "1")
+	}
+	names := func(all ...string) (refs []pinset.Reference) {
+		for _, name := range all {
+			refs = append(refs, r.name(name))
+		}
+		return refs
+	}
+	bare := r.name("c")
+	bare.Tag = ""
+	material := source.Content{Named: []source.NamedImages{r.named("x", "", "a:1", "b:1", "c:1")}}
+	for name, c := range map[string]struct {
+		any  []pinset.Reference
+		want error
+	}{
+		"none":                {nil, storage.ErrPlatform},
+		"two of three":        {names("a:1", "b:1"), storage.ErrPlatform},
+		"all":                 {append(names("a:1", "b:1"), bare), nil},
+		"another tag":         {append(names("a:2", "b:1"), bare), resolve.ErrNoneTaken},
+		"one of no input":     {append(names("a:1", "b:1", "d:1"), bare), resolve.ErrNoneTaken},
+		"all, and some twice": {append(names("a:1", "b:1", "c:1"), bare), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			material.AnyArchitecture = c.any
+			got, err := resolved(t, material, pinset.Lock{}, progress.Hooks{})
+			if !errors.Is(err, c.want) || c.want == nil && len(got.Warnings) != 3 {
+				t.Errorf("got %v and %q, want %v", err, got.Warnings, c.want)
+			}
+		})
+	}
+}

@@ -21,6 +21,9 @@ type Content struct {
 	Releases []RequestedRelease
 	// Possible are names in objects that may be images. They are left out, unless another source names them.
 	Possible []Possible
+	// AnyArchitecture are the images that are taken whatever their architecture is. Without a tag and a digest, it is
+	// all of the repository.
+	AnyArchitecture []pinset.Reference
 	// Warnings describe what is left out.
 	Warnings []string
 	// RegistryReasons explain why images come from registries that the user may have locally. They
@@ -124,6 +127,45 @@ func (m *Content) add(more Content) {
 	m.RegistryReasons = append(m.RegistryReasons, more.RegistryReasons...)
 	m.setPaths = append(m.setPaths, more.setPaths...)
 	m.files = append(m.files, more.files...)
+}
+
+// SurelyRefused returns the names that sources refuse, and that none takes, whatever registries answer: they may name
+// the images of a release, and the digest of a tag.
+func (m *Content) SurelyRefused() (all []Possible) {
+	if len(m.Releases) > 0 {
+		return nil
+	}
+	named := map[string]bool{} // the names, and the repositories of tags
+	add := func(ref pinset.Reference) {
+		if named[ref.String()] = true; ref.Digest == "" {
+			named[ref.Repository] = true
+		}
+		ref.Tag = ""
+		named[ref.String()] = true
+	}
+	for _, images := range m.Named {
+		for _, n := range images.Names {
+			add(n.Reference)
+		}
+	}
+	for _, images := range m.Local {
+		for _, img := range images.Images {
+			add(img.Name)
+		}
+	}
+	for _, img := range pinset.Union(m.Sets...) {
+		named[img.String()] = true
+	}
+	for _, p := range m.Possible {
+		ref := p.Reference
+		if ref.Digest != "" {
+			ref.Tag = "" // the digest decides
+		}
+		if p.Refused && !named[ref.String()] && (ref.Digest == "" || !named[ref.Repository]) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // empty reports whether there is no image.

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -57,13 +55,9 @@ func (f field) empty() bool {
 	return f.decode == nil || f.Kind != yaml.ScalarNode && len(f.Content) == 0
 }
 
-// UnmarshalYAML finds the kind of the source by its key in the table. It reports all errors at
-// once.
+// UnmarshalYAML finds the kind of the source by its key in the table, and leaves out keys that it does not know. It
+// reports all errors at once.
 func (e *Entry) UnmarshalYAML(decode func(any) error) error {
-	var root node
-	if err := decode(&root); err != nil {
-		return err
-	}
 	var fields struct {
 		Set   string           `yaml:"set"`
 		Pools []string         `yaml:"pools"`
@@ -84,7 +78,6 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 	e.Set, e.Pools = fields.Set, fields.Pools
 	for _, k := range Kinds() {
 		f := fields.Kinds[k.Key]
-		delete(fields.Kinds, k.Key)
 		if f.empty() {
 			continue
 		}
@@ -92,10 +85,6 @@ func (e *Entry) UnmarshalYAML(decode func(any) error) error {
 		if err := collect(f.decode(e.Source)); err != nil {
 			return err
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(fields.Kinds)) {
-		text := fmt.Sprintf("line %d: field %s not found in type source.Entry", lineOf(root, name), name)
-		wrong.Errors = append(wrong.Errors, text)
 	}
 	if len(wrong.Errors) > 0 {
 		return &wrong
@@ -118,37 +107,30 @@ func (e Entry) MarshalYAML() (any, error) {
 	return fields, nil
 }
 
-// lineOf finds the line of a key; for a key merged by "<<", the line of the mapping.
-func lineOf(mapping node, key string) int {
-	for i := 0; i < len(mapping.Content); i += 2 {
-		if mapping.Content[i].Value == key {
-			return mapping.Content[i].Line
-		}
-	}
-	return mapping.Line
-}
-
-// Validate checks an entry. The text of the error follows "spec.sources[0] ".
+// Validate checks an entry, and reports all errors at once. The text of each follows "spec.sources[0] ".
 func (e Entry) Validate(appliance string) error {
-	_, isSets := e.Source.(*PinnedImageSets)
-	switch {
-	case len(e.keys) > 1:
-		return fmt.Errorf("has %s; make it a source for each", strings.Join(e.keys, " and "))
-	case e.Source == nil:
-		return fmt.Errorf("names no input; give it one of %s", strings.Join(keys(), ", "))
-	case isSets && (e.Set != "" || len(e.Pools) > 0):
-		return errors.New("has set or pools, but PinnedImageSets have their own")
-	case isSets:
-		return nil
-	case e.Set == "" && !pinset.ValidName(appliance+"-images"):
-		return fmt.Errorf("needs a set: %q is not a valid name for one", appliance+"-images")
+	var errs []error
+	if len(e.keys) > 1 {
+		errs = append(errs, fmt.Errorf("has %s; make it a source for each", strings.Join(e.keys, " and ")))
+	}
+	if e.Source == nil {
+		return errors.Join(append(errs, fmt.Errorf("names no input; give it one of %s", strings.Join(keys(), ", ")))...)
+	}
+	if _, isSets := e.Source.(*PinnedImageSets); isSets {
+		if e.Set != "" || len(e.Pools) > 0 {
+			errs = append(errs, errors.New("has set or pools, but PinnedImageSets have their own"))
+		}
+		return errors.Join(errs...)
+	}
+	if e.Set == "" && !pinset.ValidName(appliance+"-images") {
+		errs = append(errs, fmt.Errorf("needs a set: %q is not a valid name for one", appliance+"-images"))
 	}
 	for _, name := range append([]string{e.Set}, e.Pools...) {
 		if name != "" && !pinset.ValidName(name) {
-			return fmt.Errorf("has the set or pool %q, which is not a lower-case RFC 1123 subdomain", name)
+			errs = append(errs, fmt.Errorf("has the set or pool %q, which is not a lower-case RFC 1123 subdomain", name))
 		}
 	}
-	return e.Source.Validate()
+	return errors.Join(append(errs, e.Source.Validate())...)
 }
 
 // read reads the source, and assigns its images to sets.

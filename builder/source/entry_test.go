@@ -59,7 +59,6 @@ func TestInvalidEntries(t *testing.T) {
 		want    []string // each in the message
 	}{
 		"no mapping":               {"- x", []string{"a.yaml:1: got a text, " + mappingWanted}},
-		"an unknown key":           {"- images: [a]\n  imagesets:\n  - b", []string{"a.yaml:2: field imagesets not found"}},
 		"an unknown key in a kind": {"- release:\n    image: a\n    signature: b", []string{":3: field signature not found"}},
 		"a text for a list":        {"- images: a", []string{"a.yaml:1: got a text, " + listWanted}},
 		"a mapping for a list":     {"- oci:\n    path: a", []string{"a.yaml:2: got a mapping, " + listWanted}},
@@ -69,8 +68,8 @@ func TestInvalidEntries(t *testing.T) {
 			"- set: [a]\n  manifests: x", []string{"a.yaml:1: got a list, want a text", "a.yaml:2: got a text"},
 		},
 		"everything wrong": {
-			"- imags: [a]\n  pools: x\n  archives: x\n- release: {x: y}",
-			[]string{":1: field imags", ":2: got a text", ":3: got a text", ":4: field x"},
+			"- images: [a]\n  pools: x\n  archives: x\n- release: {x: y}",
+			[]string{":2: got a text", ":3: got a text", ":4: field x"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/fault"
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of a file of Hauler: it has a field that pinbox does not support, or does not know.
@@ -62,10 +61,10 @@ var haulerOthers = map[string]string{
 
 // hauler reads one document of Hauler's Images.
 type hauler struct {
-	path     string
-	platform pinset.Platform
-	names    []Named
-	errs     []error
+	path  string
+	o     Options
+	names []Named
+	errs  []error
 }
 
 func (h *hauler) document(root *yaml.Node) {
@@ -88,7 +87,7 @@ func (h *hauler) image(item *yaml.Node) {
 		h.errs = append(h.errs, fmt.Errorf("%s:%d: %w: an entry of spec.images needs a name", h.path, item.Line, ErrList))
 		return
 	}
-	named, err := parse(name.Value, fmt.Sprintf("%s:%d", h.path, name.Line))
+	named, err := h.o.complete(name.Value, fmt.Sprintf("%s:%d", h.path, name.Line))
 	h.names, h.errs = append(h.names, named), append(h.errs, err)
 	for i := 0; i+1 < len(item.Content); i += 2 {
 		h.field(item.Content[i].Value, item.Content[i], item.Content[i+1])
@@ -127,9 +126,9 @@ func (h *hauler) support(name, instead string, key, value *yaml.Node) {
 	switch {
 	case value.Kind != yaml.ScalarNode:
 		h.fail(key, "%w: must be a string", ErrHauler)
-	case text == "" || text == "false" || instead == "" || name == "platform" && text == string(h.platform):
+	case text == "" || text == "false" || instead == "" || name == "platform" && text == string(h.o.Platform):
 	case name == "platform":
-		h.fail(key, "%w: the appliance is for %s; %s", ErrHauler, h.platform, instead)
+		h.fail(key, "%w: the appliance is for %s; %s", ErrHauler, h.o.Platform, instead)
 	default:
 		h.fail(key, "%w: %s", ErrHauler, instead)
 	}

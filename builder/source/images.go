@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Images are full names, with a digest or a tag.
+// Images are names, with a digest or a tag. Short ones are completed.
 type Images []string
 
 func (l *Images) add(name string) { *l = append(*l, name) }
@@ -25,7 +25,7 @@ func (l *Images) Read(_ context.Context, o Options) (m Content, err error) {
 	var names []Named
 	var errs []error
 	for i, text := range *l {
-		name, err := parse(text, fmt.Sprintf("%s.images[%d]", o.field, i))
+		name, err := o.complete(text, fmt.Sprintf("%s.images[%d]", o.field, i))
 		names, errs = append(names, name), append(errs, err)
 	}
 	m.addNames(names)

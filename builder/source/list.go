@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/document"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
@@ -34,6 +35,8 @@ type Named struct {
 	Origin string
 	// Volume is true for the image of an image volume.
 	Volume bool
+	// Short is the name in the input if it was completed, and CompletedBy says by what.
+	Short, CompletedBy string
 }
 
 // Listing is the list of images that an input names.
@@ -62,7 +65,7 @@ func (l *ImageLists) PathFields() []*string { return pointers(*l) }
 
 // Read implements Source.
 func (l *ImageLists) Read(ctx context.Context, o Options) (Content, error) {
-	return readListings(*l, func(path string) (Listing, error) { return ReadList(ctx, path, o.Platform) })
+	return readListings(*l, func(path string) (Listing, error) { return ReadList(ctx, path, o) })
 }
 
 // readListings reads all files, and reports all errors at once.
@@ -79,9 +82,9 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 }
 
 // ReadList reads a file of images: one a line, with # comments; the release JSON of MicroShift,
-// whose images are under "images"; the Images of kubeadm; or an Images manifest of Hauler, whose platform must be the
-// given one. It reports all errors at once.
-func ReadList(ctx context.Context, path string, platform pinset.Platform) (Listing, error) {
+// whose images are under "images"; the Images of kubeadm; or an Images manifest of Hauler, whose platform must be that
+// of the options. Short names are completed. It reports all errors at once.
+func ReadList(ctx context.Context, path string, o Options) (Listing, error) {
 	f, err := input.Named(ctx, path)
 	if err != nil {
 		return Listing{}, err
@@ -97,9 +100,9 @@ func ReadList(ctx context.Context, path string, platform pinset.Platform) (Listi
 	}
 	var l Listing
 	if structured(path, content) {
-		l, err = documents(path, content, platform)
+		l, err = documents(path, content, o)
 	} else {
-		l.Names, err = lines(path, content)
+		l.Names, err = lines(path, content, o)
 	}
 	if err == nil && len(l.Names) == 0 {
 		err = withWarnings(fmt.Errorf("%s: %w", path, ErrEmptyList), l.Warnings)
@@ -115,15 +118,15 @@ func structured(path string, content []byte) bool {
 	return hasObjects(path) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
 }
 
-// maxErrors limits the errors for a file that is not a list at all.
-const maxErrors = 20
+// maxErrors and maxShort limit the errors for a file that is not a list at all; a word is a short name.
+const maxErrors, maxShort = 20, 1000
 
-func lines(path string, content []byte) (names []Named, err error) {
+func lines(path string, content []byte, o Options) (names []Named, err error) {
 	var errs []error
-	wrong := 0
+	wrong, short := 0, 0
 	scanner := bufio.NewScanner(bytes.NewReader(content))
 	for n := 1; scanner.Scan(); n++ {
-		if wrong > maxErrors {
+		if wrong > maxErrors || short > maxShort {
 			errs = append(errs, fmt.Errorf("%s: the lines after %d are not checked", path, n-1))
 			break
 		}
@@ -131,9 +134,12 @@ func lines(path string, content []byte) (names []Named, err error) {
 		if text = strings.TrimSpace(text); text == "" {
 			continue
 		}
-		name, err := parse(text, fmt.Sprintf("%s:%d", path, n))
+		name, err := o.complete(text, fmt.Sprintf("%s:%d", path, n))
 		names, errs = append(names, name), append(errs, err)
-		if err != nil {
+		switch {
+		case errors.Is(err, pinset.ErrShortName):
+			short++
+		case err != nil:
 			wrong++
 		}
 	}
@@ -152,8 +158,54 @@ func parse(text, origin string) (Named, error) {
 	return Named{Reference: ref, Origin: origin}, err
 }
 
+// complete reads a name, which may have skopeo's transport docker://, or be short.
+func (o Options) complete(text, origin string) (Named, error) {
+	text = strings.TrimPrefix(text, "docker://")
+	ref, by, err := storage.CompleteName(text, o.DefaultRegistry)
+	named := Named{Reference: ref, Origin: origin}
+	if by != "" {
+		named.Short, named.CompletedBy = text, by
+	}
+	if err == nil {
+		return named, nil
+	}
+	err = fmt.Errorf("%s: %w", origin, err)
+	if errors.Is(err, pinset.ErrShortName) {
+		err = fault.With(err, fault.Input, "--default-registry docker.io (spec.defaultRegistry) completes all short names; "+
+			"or write the full names")
+	}
+	return named, err
+}
+
+// describeCompleted says in one line which names were completed; "" if none was.
+func describeCompleted(all []NamedImages) string {
+	var by []string
+	short := map[string]pinset.Reference{}
+	first := ""
+	for _, images := range all {
+		for _, n := range images.Names {
+			if n.Short == "" {
+				continue
+			}
+			first = cmp.Or(first, n.Short)
+			short[n.Short] = n.Reference
+			if !slices.Contains(by, n.CompletedBy) {
+				by = append(by, n.CompletedBy)
+			}
+		}
+	}
+	switch len(short) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("the short name %s is completed by %s: %s", first, by[0], short[first])
+	}
+	return fmt.Sprintf("%d short names are completed by %s; the first is %s: %s", len(short), strings.Join(by, ", "), first,
+		short[first])
+}
+
 // documents reads objects that list images.
-func documents(path string, content []byte, platform pinset.Platform) (l Listing, err error) {
+func documents(path string, content []byte, o Options) (l Listing, err error) {
 	roots, err := document.Read(bytes.NewReader(content))
 	if err != nil {
 		return Listing{}, fmt.Errorf("%s: %w: %w", path, ErrList, err)
@@ -166,13 +218,13 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 		case oc != nil:
 			return Listing{}, fmt.Errorf("%s:%d: %w", path, root.Line, oc)
 		case kind == "Images" && (group == "" || strings.HasPrefix(group, haulerGroup)):
-			h := hauler{path: path, platform: platform}
+			h := hauler{path: path, o: o}
 			h.document(root)
 			l.Names, errs = append(l.Names, h.names...), append(errs, h.errs...)
 		case kind == "Images" && strings.HasPrefix(group, kubeadmGroup):
 			if images := document.Field(root, "images"); images != nil {
 				for _, n := range images.Content {
-					name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
+					name, err := o.complete(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
 					l.Names, errs = append(l.Names, name), append(errs, err)
 				}
 			}
@@ -182,7 +234,7 @@ func documents(path string, content []byte, platform pinset.Platform) (l Listing
 		case root.Decode(&release) == nil && len(release.Images) > 0:
 			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
 				n := release.Images[component]
-				name, err := parse(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
+				name, err := o.complete(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
 				l.Names, errs = append(l.Names, name), append(errs, err)
 			}
 		default:

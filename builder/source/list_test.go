@@ -2,6 +2,7 @@ package source_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,8 +12,17 @@ import (
 
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
+
+// TestMain hides the registries.conf of this machine, whose aliases complete short names.
+func TestMain(m *testing.M) {
+	if err := os.Setenv("CONTAINERS_REGISTRIES_CONF", os.DevNull); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
 
 const digest = "@sha256:513cf1028aa1a021fa73d0601427a0fbcf6d212b88aaf9d76d4e4841a061e44e"
 
@@ -46,7 +56,7 @@ func TestReadList(t *testing.T) {
 			[]string{"docker.io/library/busybox:1", "quay.io/a/b:2"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l, err := source.ReadList(t.Context(), list(t, c.file, c.content), "linux/amd64")
+			l, err := source.ReadList(t.Context(), list(t, c.file, c.content), source.Options{Platform: "linux/amd64"})
 			if err != nil || len(l.Warnings) > 0 {
 				t.Fatalf("got %v, warnings %q; want neither", err, l.Warnings)
 			}
@@ -93,19 +103,61 @@ func TestInvalidLists(t *testing.T) {
 		"a line without end": {"images.txt", strings.Repeat("x", 1<<20), source.ErrList, "images.txt"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := source.ReadList(t.Context(), list(t, c.file, c.content), "linux/amd64")
+			_, err := source.ReadList(t.Context(), list(t, c.file, c.content), source.Options{Platform: "linux/amd64"})
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
 		})
 	}
 	// All errors of a list are reported at once.
-	_, err := source.ReadList(t.Context(), list(t, "images.txt", "A\nquay.io/a/b\nB\n"), "linux/amd64")
+	_, err := source.ReadList(t.Context(), list(t, "images.txt", "A\nquay.io/a/b\nB\n"), source.Options{Platform: "linux/amd64"})
 	if err == nil || !strings.Contains(err.Error(), "images.txt:1:") || !strings.Contains(err.Error(), "images.txt:3:") {
 		t.Errorf("got %v, want lines 1 and 3", err)
 	}
-	if _, err := source.ReadList(t.Context(), "/no/such", "linux/amd64"); !errors.Is(err, os.ErrNotExist) {
+	if _, err := source.ReadList(t.Context(), "/no/such", source.Options{Platform: "linux/amd64"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, os.ErrNotExist)
+	}
+}
+
+// The error lists all short names of a list, and shows the flag that completes them; with it, one line says so.
+func TestShortNamesOfLists(t *testing.T) {
+	text := "rancher/longhorn:1.9\nquay.io/a/b:1\ndocker.io/nginx:1\n"
+	for i := range 60 {
+		text += fmt.Sprintf("rancher/mirrored-%d:1\n", i)
+	}
+	lists := source.ImageLists{list(t, "images.txt", text), list(t, "images.json", `{"images": {"pod": "pause:3"}}`)}
+	images := source.Images{"nginx:1.27"}
+	entries := []source.Entry{{Source: &lists}, {Source: &images}}
+	_, err := source.Read(t.Context(), entries, source.Options{Appliance: "a"})
+	if !errors.Is(err, pinset.ErrShortName) {
+		t.Fatalf("got %v, want %v", err, pinset.ErrShortName)
+	}
+	for _, want := range []string{"images.txt:1:", "images.txt:3:", "images.txt:63:", "images.json:1:", "nginx:1.27"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+	if hint := fault.Of(err).Hint; !strings.Contains(hint, "--default-registry docker.io") || strings.Contains(err.Error(), ":2:") {
+		t.Errorf("got %v with the hint %q, want the flag in it, and no full name", err, hint)
+	}
+	content, err := source.Read(t.Context(), entries, source.Options{Appliance: "a", DefaultRegistry: "docker.io"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"64 short names are completed by the default registry docker.io; the first is rancher/longhorn:1.9: " +
+		"docker.io/rancher/longhorn:1.9"}
+	if diff := cmp.Diff(want, content.Warnings); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := content.Named[1].Names[0].String(); len(content.Named[0].Names) != 64 || got != "docker.io/library/nginx:1.27" {
+		t.Errorf("got %d names and %s", len(content.Named[0].Names), got)
+	}
+	one := []source.Entry{{Source: &images}}
+	content, err = source.Read(t.Context(), one, source.Options{Appliance: "a", DefaultRegistry: "quay.io", AnyArchitecture: []string{
+		"site/app", "nginx:1.27", "quay.io/a:5000/b",
+	}})
+	if err == nil || !strings.Contains(err.Error(), `--any-architecture: image "quay.io/a:5000/b"`) {
+		t.Errorf("got %v, want the bad name in it", err)
 	}
 }
 
@@ -117,7 +169,7 @@ func TestListsThatAreTooLarge(t *testing.T) {
 			if err := os.Truncate(file, 64<<20+1); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := source.ReadList(t.Context(), file, "linux/amd64"); !errors.Is(err, document.ErrTooLarge) ||
+			if _, err := source.ReadList(t.Context(), file, source.Options{Platform: "linux/amd64"}); !errors.Is(err, document.ErrTooLarge) ||
 				!errors.Is(err, source.ErrList) || !strings.Contains(err.Error(), file+": ") {
 				t.Errorf("got %v, want %v with %q", err, document.ErrTooLarge, file+": ")
 			}
@@ -147,7 +199,7 @@ func TestFieldsOfHaulerWithoutEffect(t *testing.T) {
 				haulerImages("", field), haulerImages(annotation, ""), haulerImages("hauler.dev/store: x", ""),
 				haulerImages("hauler.dev/retries: 3", ""),
 			} {
-				l, err := source.ReadList(t.Context(), list(t, "x.yaml", content), "linux/amd64")
+				l, err := source.ReadList(t.Context(), list(t, "x.yaml", content), source.Options{Platform: "linux/amd64"})
 				if err != nil || len(l.Names) != 1 || len(l.Warnings) > 0 {
 					t.Errorf("got %q, %v, warnings %q; want one name\n%s", l.Names, err, l.Warnings, content)
 				}
@@ -180,7 +232,7 @@ func TestFieldsOfHauler(t *testing.T) {
 				"x.yaml:11: " + name:           haulerImages("", field),
 				"x.yaml:7: hauler.dev/" + name: haulerImages("hauler.dev/"+field, ""),
 			} {
-				_, err := source.ReadList(t.Context(), list(t, "x.yaml", content), "linux/amd64")
+				_, err := source.ReadList(t.Context(), list(t, "x.yaml", content), source.Options{Platform: "linux/amd64"})
 				want := subject + ": pinbox does not support this field of Hauler: "
 				if !errors.Is(err, source.ErrHauler) || !strings.Contains(err.Error(), want) ||
 					!strings.Contains(err.Error(), hint) {
@@ -215,7 +267,7 @@ func TestInvalidFieldsOfHauler(t *testing.T) {
 		},
 	} {
 		t.Run(text, func(t *testing.T) {
-			_, err := source.ReadList(t.Context(), list(t, "x.yaml", c.content), "linux/amd64")
+			_, err := source.ReadList(t.Context(), list(t, "x.yaml", c.content), source.Options{Platform: "linux/amd64"})
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, text)
 			}
@@ -226,10 +278,10 @@ func TestInvalidFieldsOfHauler(t *testing.T) {
 // The field of an image overrides the annotation, and all errors are reported at once.
 func TestAnnotationsOfHauler(t *testing.T) {
 	if _, err := source.ReadList(t.Context(), list(t, "x.yaml", haulerImages("hauler.dev/platform: linux/arm64",
-		"platform: linux/amd64")), "linux/amd64"); err != nil {
+		"platform: linux/amd64")), source.Options{Platform: "linux/amd64"}); err != nil {
 		t.Errorf("got %v, want no error", err)
 	}
-	_, err := source.ReadList(t.Context(), list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), "linux/amd64")
+	_, err := source.ReadList(t.Context(), list(t, "x.yaml", haulerImages("hauler.dev/key: a", "platform: linux/arm64")), source.Options{Platform: "linux/amd64"})
 	if err == nil || !strings.Contains(err.Error(), "x.yaml:7: ") || !strings.Contains(err.Error(), "x.yaml:11: ") {
 		t.Errorf("got %v, want lines 7 and 11", err)
 	}
@@ -240,7 +292,7 @@ func TestAnnotationsOfHauler(t *testing.T) {
 func TestChartsOfHauler(t *testing.T) {
 	const others = "apiVersion: content.hauler.cattle.io/v1\nkind: Charts\nspec: {charts: [{name: rancher, add-images: " +
 		"true}]}\n---\napiVersion: content.hauler.cattle.io/v1\nkind: Files\n"
-	_, err := source.ReadList(t.Context(), list(t, "x.yaml", others), "linux/amd64")
+	_, err := source.ReadList(t.Context(), list(t, "x.yaml", others), source.Options{Platform: "linux/amd64"})
 	for _, want := range []string{
 		"x.yaml: lists no image", "x.yaml:1: Charts of Hauler", "--manifests", "x.yaml:5: Files of Hauler",
 	} {
@@ -248,7 +300,7 @@ func TestChartsOfHauler(t *testing.T) {
 			t.Errorf("got %v, want %v with %q", err, source.ErrEmptyList, want)
 		}
 	}
-	l, err := source.ReadList(t.Context(), list(t, "x.yaml", others+"---\n"+haulerImages("", "")), "linux/amd64")
+	l, err := source.ReadList(t.Context(), list(t, "x.yaml", others+"---\n"+haulerImages("", "")), source.Options{Platform: "linux/amd64"})
 	const warning = "x.yaml:1: Charts of Hauler are left out"
 	if err != nil || len(l.Names) != 1 || len(l.Warnings) != 2 || !strings.Contains(l.Warnings[0], warning) {
 		t.Errorf("got %+v, %v; want one name and 2 warnings, the first with %q", l, err, warning)
@@ -261,7 +313,7 @@ func TestReleaseInfo(t *testing.T) {
 		file := list(t, "x.json",
 			`{"image": "quay.io/o/release:4.18.3-x86_64", "digest": "`+digest[1:]+`", "contentDigest": "`+digest[1:]+`", "config": {}, "metadata": {"kind": "cincinnati-metadata-v0", "version": "4.18.3"},
 "references": {"kind": "ImageStream", "apiVersion": "image.openshift.io/v1", "metadata": {"name": "4.18.3"}, "spec": {"tags": [{"name": "cli", "from": {"kind": "DockerImage", "name": "quay.io/o/cli`+digest+`"}}]}}, "versions": {}, "images": `+images+`, "warnings": null}`)
-		_, inList := source.ReadList(t.Context(), file, "linux/amd64")
+		_, inList := source.ReadList(t.Context(), file, source.Options{Platform: "linux/amd64"})
 		_, _, inSets := source.ReadSets(t.Context(), []string{file})
 		_, inManifests := source.ReadManifests(t.Context(), file, "")
 		const want = "x.json:1: it is the output of `oc adm release info -o json`: give --release " +

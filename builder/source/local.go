@@ -92,12 +92,13 @@ func (l *Archives) Read(ctx context.Context, o Options) (m Content, err error) {
 }
 
 func validateLocations(key string, list []Location) error {
+	var errs []error
 	for i, at := range list {
 		if at.Path == "" {
-			return fmt.Errorf("has no %s[%d].path", key, i)
+			errs = append(errs, fmt.Errorf("has no %s[%d].path", key, i))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func pathsOf(list []Location) (all []*string) {

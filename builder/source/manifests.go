@@ -66,13 +66,15 @@ func (l *Manifests) MarshalYAML() (any, error) {
 // Validate implements Source.
 func (l *Manifests) Validate() error {
 	values := []PossibleImages{"", ListPossible, TakePossible, RefusePossible, IgnorePossible}
-	switch {
-	case !slices.Contains(values, l.Possible):
-		return fmt.Errorf("manifests.possible (--possible-images) is %q; it must be list, take, refuse or ignore", l.Possible)
-	case len(l.Paths) == 0:
-		return errors.New("manifests name no file: give paths (--manifests)")
+	var errs []error
+	if !slices.Contains(values, l.Possible) {
+		errs = append(errs, fmt.Errorf("manifests.possible (--possible-images) is %q; it must be list, take, refuse or ignore",
+			l.Possible))
 	}
-	return nil
+	if len(l.Paths) == 0 {
+		errs = append(errs, errors.New("manifests name no file: give paths (--manifests)"))
+	}
+	return errors.Join(errs...)
 }
 
 // PathFields implements Source.

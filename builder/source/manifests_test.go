@@ -244,7 +244,7 @@ func TestAliases(t *testing.T) {
 			_, _, inMirrors := source.ReadMirrors(t.Context(), []string{file})
 			_, inManifests := source.ReadManifests(t.Context(), file, "")
 			_, _, inSets := source.ReadSets(t.Context(), []string{file})
-			_, inList := source.ReadList(t.Context(), file, "linux/amd64")
+			_, inList := source.ReadList(t.Context(), file, source.Options{Platform: "linux/amd64"})
 			for want, err := range map[error]error{
 				source.ErrMirrors: inMirrors, source.ErrManifest: inManifests, pinset.ErrNotSet: inSets, source.ErrList: inList,
 			} {
@@ -286,7 +286,7 @@ func TestAliasesInOtherInputs(t *testing.T) {
 		t.Errorf("mirrors: got %+v, %v; want one rule", rules, err)
 	}
 	l, err := source.ReadList(t.Context(), list(t, "x.yaml", "kind: Images\nmetadata: {annotations: {x: &n quay.io/a/b:1}}\n"+
-		"spec: {images: [{name: *n}]}\n"), "linux/amd64")
+		"spec: {images: [{name: *n}]}\n"), source.Options{Platform: "linux/amd64"})
 	if err != nil || len(l.Names) != 1 || l.Names[0].String() != "quay.io/a/b:1" {
 		t.Errorf("a list: got %+v, %v; want quay.io/a/b:1", l, err)
 	}

@@ -46,22 +46,25 @@ var ErrOnlyOCMirror = fault.New(fault.Input, "only oc-mirror can follow",
 
 // Validate implements Source.
 func (m *OCMirror) Validate() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case len(m.Paths) == 0 && m.Config == "":
-		return errors.New("ocMirror has neither paths nor a config")
+		refuse("ocMirror has neither paths nor a config")
 	case len(m.Paths) == 0 && len(m.Stores) > 0:
-		return errors.New("ocMirror has stores, which complete archives, but no paths")
+		refuse("ocMirror has stores, which complete archives, but no paths")
 	case len(m.Paths) == 0 && len(m.Exclude) > 0:
-		return errors.New("ocMirror has exclude without paths; blockedImages of the config are left out")
-	case m.Signatures.given() && len(m.Signatures.Keys) == 0:
-		return errors.New("ocMirror has signatures without keys")
+		refuse("ocMirror has exclude without paths; blockedImages of the config are left out")
+	}
+	if m.Signatures.given() && len(m.Signatures.Keys) == 0 {
+		refuse("ocMirror has signatures without keys")
 	}
 	for _, p := range m.Exclude {
 		if _, err := path.Match(p, ""); err != nil {
-			return fmt.Errorf("ocMirror has the exclude pattern %q: %w", p, err)
+			refuse("ocMirror has the exclude pattern %q: %w", p, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // PathFields implements Source.

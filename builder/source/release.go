@@ -31,13 +31,14 @@ type Components struct {
 
 // Validate implements Source.
 func (r *Release) Validate() error {
+	var errs []error
 	if s := r.Signatures; s.given() && (len(s.Files) == 0 || len(s.Keys) == 0) {
-		return errors.New("release has signatures without both files and keys")
+		errs = append(errs, errors.New("release has signatures without both files and keys"))
 	}
 	if _, err := pinset.ParseReference(r.Image); err != nil {
-		return fmt.Errorf("release %w", err)
+		errs = append(errs, fmt.Errorf("release %w", err))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // PathFields implements Source.

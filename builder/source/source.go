@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -26,6 +27,10 @@ type Options struct {
 	Appliance string
 	// Platform of the nodes.
 	Platform pinset.Platform
+	// DefaultRegistry completes short names in lists; "" leaves that to registries.conf(5).
+	DefaultRegistry string
+	// AnyArchitecture names images that are taken whatever their architecture is.
+	AnyArchitecture []string
 	// Tmp is the folder where compressed archives are unpacked; "" for the system's.
 	Tmp string
 
@@ -62,16 +67,30 @@ func Read(ctx context.Context, entries []Entry, o Options) (m Content, err error
 	}()
 	var errs []error
 	for i, e := range entries {
+		if e.Source == nil { // Validate says so
+			continue
+		}
 		o.field = fmt.Sprintf("spec.sources[%d]", i)
 		more, err := e.read(ctx, o)
 		m.add(more)
 		errs = append(errs, InField(o.field, err))
+	}
+	for _, text := range o.AnyArchitecture {
+		name, err := o.complete(text, "--any-architecture")
+		if last := text[strings.LastIndex(text, "/")+1:]; !strings.ContainsAny(last, ":@") {
+			name.Tag = "" // all of the repository
+		}
+		m.AnyArchitecture = append(m.AnyArchitecture, name.Reference)
+		errs = append(errs, InField("spec.anyArchitecture", err))
 	}
 	sets, warnings, err := ReadSets(ctx, m.setPaths)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return m, err
 	}
 	m.Sets, m.Warnings = sets, append(m.Warnings, warnings...)
+	if completed := describeCompleted(m.Named); completed != "" {
+		m.Warnings = append(m.Warnings, completed)
+	}
 	if len(m.Possible) > 0 && m.empty() {
 		return m, fmt.Errorf("%w: %s", ErrPossible, DescribePossible(m.Possible))
 	}

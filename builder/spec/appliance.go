@@ -78,6 +78,12 @@ type Spec struct {
 	// InsecureRegistries are registries and mirrors, as HOST:PORT, or as HOST for all its ports,
 	// that may serve plain HTTP to the build, or have an untrusted certificate.
 	InsecureRegistries []string `yaml:"insecureRegistries,omitempty" jsonschema:"example=mirror.example.com:5000"`
+	// DefaultRegistry completes names without a registry in lists of images, as nginx:1.27. If left out, an alias or the
+	// only one of unqualified-search-registries in registries.conf does.
+	DefaultRegistry string `yaml:"defaultRegistry,omitempty" jsonschema:"example=docker.io"`
+	// AnyArchitecture are names of images that are taken although they are for another architecture. Without a tag and
+	// a digest, it is each image of the repository.
+	AnyArchitecture []string `yaml:"anyArchitecture,omitempty" jsonschema:"example=quay.io/site/firmware"`
 	// Store describes how the image store is written.
 	Store Store `yaml:"store,omitempty"`
 	// Ignition describes what is merged into the first-boot configuration.
@@ -219,7 +225,7 @@ func Read(path string) (Appliance, error) {
 	if err != nil {
 		return Appliance{}, err
 	}
-	if wrong := f.Problems(f.Appliance.Validate()); wrong != nil {
+	if wrong := f.Problems(f.Appliance.Validate()); len(wrong) > 0 {
 		return Appliance{}, fmt.Errorf("%w: %w", ErrAppliance, wrong)
 	}
 	return f.Appliance, nil
@@ -246,21 +252,29 @@ func (a *Appliance) Validate() error {
 	if a.Metadata.Name == "" {
 		errs = append(errs, errors.New("metadata.name is missing"))
 	}
-	add("metadata.", a.Metadata.ID().Check())
+	add("metadata.", pinset.ReleaseID{Name: a.Metadata.Name}.Check())
+	add("metadata.", pinset.ReleaseID{Number: a.Metadata.Release}.Check())
 	if len(spec.Sources) == 0 {
 		errs = append(errs, errors.New("spec.sources is empty"))
 	}
 	for i, s := range spec.Sources {
-		add(fmt.Sprintf("spec.sources[%d] ", i), s.Validate(cmp.Or(a.Metadata.Name, "a")))
+		for _, err := range parts(s.Validate(cmp.Or(a.Metadata.Name, "a"))) {
+			add(fmt.Sprintf("spec.sources[%d] ", i), err)
+		}
 	}
 	for _, host := range spec.InsecureRegistries {
 		add("spec.insecureRegistries: ", storage.CheckHost(host))
 	}
+	add("spec.defaultRegistry: ", storage.CheckDefaultRegistry(spec.DefaultRegistry))
 	add("spec.", spec.Platform.Validate())
 	errs = append(errs, spec.validateStore(), spec.validateISO(), spec.OpenShift.validate())
 	add("spec.ignition.sshAuthorizedKeys: ", ignition.CheckSSHKeys(spec.Ignition.SSHAuthorizedKeys))
-	if format.Of(spec.Store.Format) != nil {
-		add("spec.node: ", spec.Config(nil, nil).Node.Validate())
+	known := *spec
+	if format.Of(known.Store.Format) == nil {
+		known.Store.Format = ""
+	}
+	for _, err := range parts(known.Config(nil, nil).Node.Validate()) {
+		add("spec.node: ", err)
 	}
 	return errors.Join(errs...)
 }
@@ -270,13 +284,35 @@ func (a *Appliance) resolvePaths(dir string) {
 	paths := []*string{&a.Spec.Node.Binary, &a.Spec.Node.PullSecret, &a.Spec.ISO.Base}
 	paths = append(append(paths, each(a.Spec.Ignition.Butane)...), each(a.Spec.Mirrors)...)
 	for _, s := range a.Spec.Sources {
-		paths = append(paths, s.Source.PathFields()...)
+		if s.Source != nil { // Validate says so
+			paths = append(paths, s.Source.PathFields()...)
+		}
 	}
 	for _, path := range paths {
 		if *path != "" && !filepath.IsAbs(*path) {
 			*path = filepath.Join(dir, *path)
 		}
 	}
+}
+
+// Platforms returns the platforms that nodes can have.
+func Platforms() (all []string) {
+	for _, arch := range pinset.Architectures() {
+		all = append(all, "linux/"+arch)
+	}
+	return all
+}
+
+// parts returns the errors that errors.Join has joined.
+func parts(err error) (all []error) {
+	list, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // a wrapped one has a text of its own
+	if !ok || !isJoin(err, list.Unwrap()) {
+		return []error{err}
+	}
+	for _, err := range list.Unwrap() {
+		all = append(all, parts(err)...)
+	}
+	return all
 }
 
 // ParsePlatform parses a platform such as linux/amd64.

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,39 +23,55 @@ import (
 
 // File is an appliance file, with the places of its fields.
 type File struct {
+	Path      string
 	Appliance Appliance
 
-	path  string
 	lines []string
-	root  *yaml.Node // nil if the file is no YAML
+	root  *yaml.Node // without what is wrong; nil if the file is empty
+	wrong Problems   // what cannot be decoded
+	// taken are the nodes in place of wrong values, and their keys.
+	taken map[*yaml.Node]bool
+	// meant are words that values were probably meant to be; "" for none.
+	meant map[*yaml.Node]string
 }
 
-// Open reads an appliance file, whose values may be wrong. Unknown fields are errors: Problems. Relative paths are
-// joined with the file's folder.
+// Open reads an appliance file, whose keys and values may be wrong: Problems has them. Relative paths are joined with
+// the file's folder.
 func Open(path string) (*File, error) {
 	content, err := input.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, lines: strings.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), "\n")}
-	var doc yaml.Node
-	if yaml.Unmarshal(content, &doc) == nil && len(doc.Content) == 1 {
-		f.root = doc.Content[0]
-		_, kind := child(f.root, "kind")
-		if flag := source.FlagFor(document.Text(kind)); flag != "" {
-			return nil, fmt.Errorf("%w: %s is of kind %s; give it with %s", ErrAppliance, path, kind.Value, flag)
-		}
-	}
+	return Parse(path, content)
+}
+
+// Parse reads the content of an appliance file, as Open does.
+func Parse(path string, content []byte) (*File, error) {
+	f := &File{Path: path, lines: strings.Split(strings.ReplaceAll(string(content), "\r\n", "\n"), "\n")}
+	f.taken, f.meant = map[*yaml.Node]bool{}, map[*yaml.Node]string{}
+	f.Appliance.Digest = digest.FromBytes(content)
 	dec := yaml.NewDecoder(bytes.NewReader(content))
-	dec.KnownFields(true)
-	if err := dec.Decode(&f.Appliance); err != nil {
+	var doc yaml.Node
+	if err := dec.Decode(&doc); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAppliance, f.undecodable(err))
 	}
-	if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%w: %s: more than one document", ErrAppliance, path)
+	root := doc.Content[0]
+	_, kind := child(root, "kind")
+	if flag := source.FlagFor(document.Text(kind)); flag != "" {
+		return nil, fmt.Errorf("%w: %s is of kind %s; give it with %s", ErrAppliance, path, kind.Value, flag)
+	}
+	if !(checker{f, map[visit]bool{}}).value(root, reflect.TypeOf(f.Appliance)) {
+		return nil, fmt.Errorf("%w: %w", ErrAppliance, f.wrong)
+	}
+	f.root = root
+	if err := root.Decode(&f.Appliance); err != nil {
+		f.wrong = append(f.wrong, f.undecodable(err)...)
+	}
+	var next yaml.Node
+	if err := dec.Decode(&next); !errors.Is(err, io.EOF) {
+		f.wrong = append(f.wrong, f.problem(f.onLine(next.Line), errors.New("more than one document")))
 	}
 	f.Appliance.resolvePaths(filepath.Dir(path))
-	f.Appliance.Digest = digest.FromBytes(content)
 	return f, nil
 }
 
@@ -116,10 +134,14 @@ func (p Problems) Unwrap() (errs []error) {
 	return errs
 }
 
-// Problems returns the errors that an error joins, each with its place in the file: that of the field that it is
-// about, with a method Field or at the beginning of its text, or of the value that its text quotes or names as a
-// file.
-func (f *File) Problems(err error) Problems { return f.problems(err, "") }
+// Problems returns what is wrong in the file, and the errors that an error joins, in the order of their places. The
+// place of an error is that of the field that it is about, with a method Field or at the beginning of its text, or of
+// the value that its text quotes or names as a file. What is about a value that cannot be decoded is left out.
+func (f *File) Problems(err error) Problems {
+	all := append(slices.Clone(f.wrong), f.problems(err, "")...)
+	slices.SortStableFunc(all, func(a, b Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
+	return all
+}
 
 func (f *File) problems(err error, field string) (all Problems) {
 	if err == nil {
@@ -135,7 +157,15 @@ func (f *File) problems(err error, field string) (all Problems) {
 		}
 		return all
 	}
-	return Problems{f.problem(f.place(err.Error(), field), err)}
+	at := f.place(err.Error(), field)
+	if f.taken[at] {
+		return nil
+	}
+	p := f.problem(at, err)
+	if meant := f.meant[at]; meant != "" {
+		p.Message += "; did you mean " + meant + "?"
+	}
+	return Problems{p}
 }
 
 // isJoin tells what errors.Join made from what fmt.Errorf did, which has a text of its own.
@@ -149,7 +179,7 @@ func isJoin(err error, parts []error) bool {
 
 // problem puts an error at the place of a node; nil is none.
 func (f *File) problem(n *yaml.Node, err error) Problem {
-	p := Problem{File: f.path, Message: err.Error(), err: err}
+	p := Problem{File: f.Path, Message: err.Error(), err: err}
 	if n != nil && n.Line > 0 && n.Line <= len(f.lines) {
 		p.Line, p.Column, p.text = n.Line, max(n.Column, 1), f.lines[n.Line-1]
 	}
@@ -267,38 +297,22 @@ func (f *File) resolve(path string) string {
 	if filepath.IsAbs(path) {
 		return path
 	}
-	return filepath.Join(filepath.Dir(f.path), path)
+	return filepath.Join(filepath.Dir(f.Path), path)
 }
 
 // undecodable returns the errors of the YAML decoder.
 func (f *File) undecodable(err error) (all Problems) {
 	for _, p := range source.YAMLProblems(err) {
-		all = append(all, f.problem(f.onLine(p.Line, p.Subject), errors.New(p.Text)))
+		all = append(all, f.problem(f.onLine(p.Line), errors.New(p.Text)))
 	}
 	return all
 }
 
-// onLine returns the scalar on a line that begins with a text, or the first text of the line; nil without a line.
-func (f *File) onLine(line int, begin string) *yaml.Node {
+// onLine returns a node at the first text of a line; nil without a line.
+func (f *File) onLine(line int) *yaml.Node {
 	if line < 1 || line > len(f.lines) {
 		return nil
 	}
 	text := f.lines[line-1]
-	first := &yaml.Node{Line: line, Column: len(text) - len(strings.TrimLeft(text, " -")) + 1}
-	if f.root == nil || begin == "" {
-		return first
-	}
-	return cmp.Or(find(f.root, line, begin), first)
-}
-
-func find(n *yaml.Node, line int, begin string) *yaml.Node {
-	if n.Line == line && n.Kind == yaml.ScalarNode && strings.HasPrefix(n.Value, begin) {
-		return n
-	}
-	for _, child := range n.Content {
-		if found := find(child, line, begin); found != nil {
-			return found
-		}
-	}
-	return nil
+	return &yaml.Node{Line: line, Column: len(text) - len(strings.TrimLeft(text, " -")) + 1}
 }

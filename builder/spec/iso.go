@@ -37,40 +37,51 @@ func (k KernelArguments) IsZero() bool { return len(k.Delete)+len(k.Replace)+len
 // IsZero reports whether no argument is changed.
 func (k InstalledKernelArguments) IsZero() bool { return len(k.Delete)+len(k.Append) == 0 }
 
-// validateISO checks spec.iso, and the fields that depend on its mode.
+// validateISO checks spec.iso, and the fields that depend on its mode. It reports all errors at once.
 func (s Spec) validateISO() error {
 	store, i := s.Node.Store, s.ISO
-	switch {
-	case i.Mode != "" && i.Mode != ModeLive && !i.ToDisk():
-		return fmt.Errorf("spec.iso.mode is %q; it must be live, install or agent", i.Mode)
-	case i.Existing != "" && i.Existing != ExistingReplace && i.Existing != ExistingMerge:
-		return fmt.Errorf("spec.iso.existing is %q; it must be merge or replace", i.Existing)
-	case !i.ToDisk() && i.InstallDevice != "":
-		return errors.New("spec.iso.installDevice is for spec.iso.mode install or agent")
-	case i.Mode != ModeInstall && !i.InstalledKernelArguments.IsZero():
-		return errors.New("spec.iso.installedKernelArguments are for spec.iso.mode install")
-	case i.Base == "" && (i.Existing != "" || !i.KernelArguments.IsZero()):
-		return errors.New("spec.iso.base is missing: the other fields of spec.iso change a live ISO")
-	case !i.ToDisk():
-		return nil
-	case i.Base == "":
-		return fmt.Errorf("spec.iso.base is missing: spec.iso.mode %s needs a live ISO", i.Mode)
-	case i.InstallDevice == "":
-		return fmt.Errorf("spec.iso.installDevice is missing: spec.iso.mode %s needs a disk", i.Mode)
-	case i.Mode == ModeAgent && i.Existing != ExistingMerge:
-		return errors.New("spec.iso.existing is not merge: in spec.iso.mode agent the config of the base installs the system")
-	case store.Path+store.VolumeLabel+store.URL != "",
-		store.PartitionLabel != "" && store.PartitionLabel != layout.PartitionLabel:
-		return fmt.Errorf("spec.node.store: in spec.iso.mode %s the store is in the partition %s; leave it out",
-			i.Mode, layout.PartitionLabel)
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	knownMode := i.Mode == "" || i.Mode == ModeLive || i.ToDisk()
+	knownExisting := i.Existing == "" || i.Existing == ExistingReplace || i.Existing == ExistingMerge
+	if !knownMode {
+		refuse("spec.iso.mode is %q; it must be live, install or agent", i.Mode)
 	}
-	if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
-		return fmt.Errorf("spec.iso.installDevice: %w", err)
+	if !knownExisting {
+		refuse("spec.iso.existing is %q; it must be merge or replace", i.Existing)
+	}
+	if knownMode && !i.ToDisk() && i.InstallDevice != "" {
+		refuse("spec.iso.installDevice is for spec.iso.mode install or agent")
+	}
+	if knownMode && i.Mode != ModeInstall && !i.InstalledKernelArguments.IsZero() {
+		refuse("spec.iso.installedKernelArguments are for spec.iso.mode install")
+	}
+	switch {
+	case i.Base == "" && i.ToDisk():
+		refuse("spec.iso.base is missing: spec.iso.mode %s needs a live ISO", i.Mode)
+	case i.Base == "" && (i.Existing != "" || !i.KernelArguments.IsZero()):
+		refuse("spec.iso.base is missing: the other fields of spec.iso change a live ISO")
 	}
 	for _, arg := range append(i.InstalledKernelArguments.Append, i.InstalledKernelArguments.Delete...) {
 		if err := iso.CheckKarg(arg); err != nil {
-			return fmt.Errorf("spec.iso.installedKernelArguments: %w", err)
+			refuse("spec.iso.installedKernelArguments: %w", err)
 		}
 	}
-	return nil
+	if !i.ToDisk() {
+		return errors.Join(errs...)
+	}
+	if i.InstallDevice == "" {
+		refuse("spec.iso.installDevice is missing: spec.iso.mode %s needs a disk", i.Mode)
+	} else if err := (ignition.Installer{Disk: i.InstallDevice}).Validate(); err != nil {
+		refuse("spec.iso.installDevice: %w", err)
+	}
+	if i.Mode == ModeAgent && knownExisting && i.Existing != ExistingMerge {
+		refuse("spec.iso.existing is not merge: in spec.iso.mode agent the config of the base installs the system")
+	}
+	if store.Path+store.VolumeLabel+store.URL != "" ||
+		store.PartitionLabel != "" && store.PartitionLabel != layout.PartitionLabel {
+		refuse("spec.node.store: in spec.iso.mode %s the store is in the partition %s; leave it out",
+			i.Mode, layout.PartitionLabel)
+	}
+	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -102,30 +103,35 @@ func (o OpenShift) RuntimeConfig() bool { return o.Podman && !o.minor().Before(s
 // Policies reports whether the cluster has NodeDisruptionPolicies.
 func (o OpenShift) Policies() bool { return !o.minor().Before(policies) }
 
-// validate checks spec.openshift.
+// validate checks spec.openshift. It reports all errors at once.
 func (o *OpenShift) validate() error {
 	if o == nil {
 		return nil
 	}
-	v, err := ParseMinor(o.Version)
-	if err != nil {
-		return fmt.Errorf("spec.openshift.version: %w", err)
-	}
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	for i, pool := range o.Pools {
 		if !pinset.ValidName(pool) || slices.Contains(o.Pools[:i], pool) {
-			return fmt.Errorf("spec.openshift.pools: %q is not the name of one more MachineConfigPool", pool)
+			refuse("spec.openshift.pools: %q is not the name of one more MachineConfigPool", pool)
 		}
 	}
-	preview := !v.Before(previewed) && v.Before(pinning)
-	switch {
-	case o.Podman && v.Before(previewed):
-		return fmt.Errorf("spec.openshift.podman is for OpenShift %s and newer", previewed)
-	case o.API != "" && o.API != "v1" && o.API != "v1alpha1":
-		return fmt.Errorf("spec.openshift.api is %q; it must be v1 or v1alpha1", o.API)
-	case o.API == "v1" && v.Before(pinning):
-		return fmt.Errorf("spec.openshift.api v1 is of OpenShift %s and newer", pinning)
-	case o.API == "v1alpha1" && !preview:
-		return fmt.Errorf("spec.openshift.api v1alpha1 is of OpenShift %s to 4.18", previewed)
+	knownAPI := o.API == "" || o.API == "v1" || o.API == "v1alpha1"
+	if !knownAPI {
+		refuse("spec.openshift.api is %q; it must be v1 or v1alpha1", o.API)
 	}
-	return nil
+	v, err := ParseMinor(o.Version)
+	if err != nil {
+		refuse("spec.openshift.version: %w", err)
+		return errors.Join(errs...)
+	}
+	if o.Podman && v.Before(previewed) {
+		refuse("spec.openshift.podman is for OpenShift %s and newer", previewed)
+	}
+	switch {
+	case o.API == "v1" && v.Before(pinning):
+		refuse("spec.openshift.api v1 is of OpenShift %s and newer", pinning)
+	case o.API == "v1alpha1" && (v.Before(previewed) || !v.Before(pinning)):
+		refuse("spec.openshift.api v1alpha1 is of OpenShift %s to 4.18", previewed)
+	}
+	return errors.Join(errs...)
 }

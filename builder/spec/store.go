@@ -9,7 +9,7 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// validateStore checks the format, and the fields that require a format that nodes mount.
+// validateStore checks the format, and the fields that require a format that nodes mount. It reports all errors at once.
 func (s Spec) validateStore() error {
 	var errs []error
 	for _, field := range []struct {
@@ -24,43 +24,35 @@ func (s Spec) validateStore() error {
 			errs = append(errs, fmt.Errorf("spec.store.%s: %w", field.name, err))
 		}
 	}
-	if len(errs) > 0 {
-		return errors.Join(errs...)
+	if s.Store.CompressionLevel != "" && s.Store.Compression == squashfs.None {
+		errs = append(errs, errors.New("spec.store.compressionLevel does not go with spec.store.compression none"))
 	}
 	f := format.Of(s.Store.Format)
 	if f == nil {
-		return fmt.Errorf("spec.store.format is %q; it must be one of %s",
-			s.Store.Format, strings.Join(format.Names(), ", "))
+		errs = append(errs, fmt.Errorf("spec.store.format is %q; it must be one of %s",
+			s.Store.Format, strings.Join(format.Names(), ", ")))
 	}
-	if s.Store.CompressionLevel != "" && s.Store.Compression == squashfs.None {
-		return errors.New("spec.store.compressionLevel does not go with spec.store.compression none")
+	if f == nil || f.Describe().Mounted {
+		return errors.Join(errs...)
 	}
-	if f.Describe().Mounted {
-		return nil
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"spec.store.compression", s.Store.Compression != ""},
+		{"spec.store.compressionLevel", s.Store.CompressionLevel != ""},
+		{"spec.store.blockSize", s.Store.BlockSize != 0},
+		{"spec.iso.mode " + s.ISO.Mode, s.ISO.ToDisk()},
+		{"spec.iso.base", s.ISO.Base != ""},
+		{"spec.node.store.volumeLabel", s.Node.Store.VolumeLabel != ""},
+		{"spec.node.store.url", s.Node.Store.URL != ""},
+		{"spec.node.store.verity", s.Node.Store.Verity != ""},
+		{"spec.node.store.partitionLabel", s.Node.Store.PartitionLabel != ""},
+	} {
+		if field.set {
+			errs = append(errs, fmt.Errorf("%s requires spec.store.format %s; it is %s", field.name,
+				format.NamesWith(func(d format.Description) bool { return d.Mounted }), s.Store.Format))
+		}
 	}
-	only := func(field string) error {
-		return fmt.Errorf("%s requires spec.store.format %s; it is %s",
-			field, format.NamesWith(func(d format.Description) bool { return d.Mounted }), s.Store.Format)
-	}
-	switch {
-	case s.Store.Compression != "":
-		return only("spec.store.compression")
-	case s.Store.CompressionLevel != "":
-		return only("spec.store.compressionLevel")
-	case s.Store.BlockSize != 0:
-		return only("spec.store.blockSize")
-	case s.ISO.ToDisk():
-		return only("spec.iso.mode " + s.ISO.Mode)
-	case s.ISO.Base != "":
-		return only("spec.iso.base")
-	case s.Node.Store.VolumeLabel != "":
-		return only("spec.node.store.volumeLabel")
-	case s.Node.Store.URL != "":
-		return only("spec.node.store.url")
-	case s.Node.Store.Verity != "":
-		return only("spec.node.store.verity")
-	case s.Node.Store.PartitionLabel != "":
-		return only("spec.node.store.partitionLabel")
-	}
-	return nil
+	return errors.Join(errs...)
 }

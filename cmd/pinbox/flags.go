@@ -44,6 +44,8 @@ type inputFlags struct {
 	access     storage.Access
 	pullSecret string
 	insecure   []string
+	registry   string // --default-registry
+	anyArch    []string
 	output     cli.Output
 
 	maxLayerSize string
@@ -53,6 +55,12 @@ func (f *inputFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.config, "config", "c", "", "appliance `FILE` that lists inputs, instead of inputs as flags")
 	cli.Files(flags, "config", "yaml", "yml", "json")
 	f.sources.add(flags)
+	flags.StringVar(&f.registry, "default-registry", "",
+		"`HOST` that completes names without a registry in lists, as docker.io for nginx:1.27, instead of the one in the "+
+			"appliance file (default: what registries.conf says)")
+	flags.StringArrayVar(&f.anyArch, "any-architecture", nil,
+		"`NAME` of an image that is taken although it is for another architecture, in addition to those of the "+
+			"appliance file; may be repeated")
 	cli.Under("Inputs", flags)
 	f.addLock(flags)
 	f.addAccess(flags)
@@ -69,7 +77,7 @@ func (f *inputFlags) addLock(flags *pflag.FlagSet) {
 	cli.Under("Lock", flags)
 	flags.StringVar(&f.platform, "platform", "",
 		"`PLATFORM` of the nodes, instead of the one in the appliance file (default linux/amd64)")
-	cli.Words(flags, "platform", platforms()...)
+	cli.Words(flags, "platform", spec.Platforms()...)
 	flags.Int64Var(&f.release, "release-number", 0,
 		"`NUMBER` of this release, greater than those before, instead of the one in the appliance file")
 	flags.StringVar(&f.nodeBinary, "node-binary", "",
@@ -93,14 +101,6 @@ func (f *inputFlags) addAPI(flags *pflag.FlagSet) {
 			"OpenShift 4.16 to 4.18 with TechPreviewNoUpgrade")
 	cli.Words(flags, "api", "v1", "v1alpha1")
 	cli.Under("Nodes", flags)
-}
-
-// platforms returns the platforms that a node can have.
-func platforms() (all []string) {
-	for _, arch := range pinset.Architectures() {
-		all = append(all, "linux/"+arch)
-	}
-	return all
 }
 
 // addAccess adds the flags for the access to registries.
@@ -245,6 +245,11 @@ func (f *inputFlags) override(a *spec.Appliance) (err error) {
 			return cli.Usagef("--compression-level: %w", err)
 		}
 	}
+	if err := storage.CheckDefaultRegistry(f.registry); err != nil {
+		return cli.Usagef("--default-registry: %w", err)
+	}
+	a.Spec.DefaultRegistry = cmp.Or(f.registry, a.Spec.DefaultRegistry)
+	a.Spec.AnyArchitecture = append(a.Spec.AnyArchitecture, f.anyArch...)
 	a.Metadata.Release = cmp.Or(f.release, a.Metadata.Release)
 	a.Spec.Mirrors = append(a.Spec.Mirrors, f.mirrors...)
 	a.Spec.InsecureRegistries = append(a.Spec.InsecureRegistries, f.insecure...)

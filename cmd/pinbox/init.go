@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/builder"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
@@ -38,7 +40,8 @@ func initCommand() *cobra.Command {
 		Short: "Write a first appliance file, with comments",
 		Long: `init writes an appliance file with comments. On a terminal it asks for each of these
 that no flag gives: the name, the platform, the kind of input, the input, and the live ISO.
-Without a terminal it asks nothing, and needs --name and an input.`,
+Without a terminal it asks nothing, and needs --name and an input. It checks the file as
+validate does, and writes none with a problem.`,
 		Example: `  pinbox init
   pinbox init --name factory-12 --set sets/ --iso rhcos-live.iso`,
 		Args: inputsByFlags,
@@ -47,7 +50,7 @@ Without a terminal it asks nothing, and needs --name and an input.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.name, "name", "", "`NAME` of the appliance, which stays the same over its releases")
 	flags.StringVar(&f.platform, "platform", "", "`PLATFORM` of the nodes (default linux/amd64)")
-	cli.Words(flags, "platform", platforms()...)
+	cli.Words(flags, "platform", spec.Platforms()...)
 	cli.Under("Appliance", flags)
 	f.sources.add(flags)
 	cli.Under("Inputs", flags)
@@ -92,6 +95,18 @@ func (f *initFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	file, err := spec.Parse(f.out, content)
+	if err != nil {
+		return err
+	}
+	wrong, err := check(cmd, file, builder.Options{Appliance: file.Appliance})
+	if err != nil {
+		return err
+	}
+	if len(wrong.Problems) > 0 {
+		wrong.File = f.out + " is not written"
+		return printChecked(cmd, f.output, wrong)
+	}
 	if _, err := atomicfile.Write(f.out, content, 0o644); err != nil {
 		return err
 	}
@@ -121,19 +136,26 @@ func (f *initFlags) ask(ctx context.Context, q *cli.Questions, start *spec.Start
 		start.Platform = pinset.Platform(answer)
 	}
 	if len(start.Sources) == 0 {
-		if start.Sources, err = askSource(ctx, q); err != nil {
+		if start.Sources, err = askSource(ctx, q, start.Name, start.Platform); err != nil {
 			return err
 		}
 	}
 	if start.Base == "" && !hasBase {
-		any := func(string) error { return nil }
-		start.Base, err = q.Ask(ctx, "CoreOS live ISO to put it into, or nothing for no ISO", "", any)
+		start.Base, err = q.Ask(ctx, "CoreOS live ISO to put it into, or nothing for no ISO", "", func(text string) error {
+			if text == "" {
+				return nil
+			}
+			base, err := iso.OpenBase(text)
+			return errors.Join(err, base.Close())
+		})
 	}
 	return err
 }
 
-// askSource asks for the kind of an input, and then for the input.
-func askSource(ctx context.Context, q *cli.Questions) ([]source.Entry, error) {
+// askSource asks for the kind of an input, and then for the input, until it can be read.
+func askSource(
+	ctx context.Context, q *cli.Questions, name string, platform pinset.Platform,
+) ([]source.Entry, error) {
 	kinds := source.Kinds()
 	question := "Kinds of inputs"
 	for i, k := range kinds {
@@ -158,14 +180,19 @@ func askSource(ctx context.Context, q *cli.Questions) ([]source.Entry, error) {
 	if word == "" {
 		word = flag.Value // FILE, or DIR[=NAME]
 	}
+	entries := func(value string) []source.Entry { return source.FromFlags(map[string][]string{flag.Name: {value}}) }
 	value, err := q.Ask(ctx, word, "", func(text string) error {
 		if text == "" {
 			return errors.New("want an answer")
 		}
-		return nil
+		material, err := source.Read(ctx, entries(text), source.Options{Appliance: name, Platform: platform})
+		if err != nil {
+			return err
+		}
+		return material.Close()
 	})
 	if err != nil {
 		return nil, err
 	}
-	return source.FromFlags(map[string][]string{flag.Name: {value}}), nil
+	return entries(value), nil
 }

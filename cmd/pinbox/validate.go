@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -62,11 +60,10 @@ The exit code is 3 if there is one.`,
 }
 
 func validate(cmd *cobra.Command, in inputFlags, from []string) (result checked, err error) {
-	result = checked{File: in.config, Problems: []problem{}}
 	file, err := spec.Open(in.config)
-	program := cli.Program{Root: cmd.Root(), System: systemErrors}
+	result = checked{File: in.config, Problems: []problem{}}
 	if wrong := (spec.Problems)(nil); errors.As(err, &wrong) {
-		result.add(program, wrong)
+		result.add(cmd, wrong)
 		return result, nil
 	}
 	if err != nil {
@@ -74,18 +71,23 @@ func validate(cmd *cobra.Command, in inputFlags, from []string) (result checked,
 	}
 	o := builder.Options{Appliance: file.Appliance, From: from, NodeBinary: nodeBinary(file.Appliance.Spec.Platform)}
 	_, unreadable := in.readLock()
+	return check(cmd, file, o, unreadable)
+}
+
+// check checks an appliance file, and the files that it names. More are errors that are known.
+func check(cmd *cobra.Command, file *spec.File, o builder.Options, more ...error) (result checked, err error) {
+	result = checked{File: file.Path, Problems: []problem{}}
 	result.Warnings, err = builder.Check(cmd.Context(), o)
 	if ended := cmd.Context().Err(); ended != nil {
 		return result, ended
 	}
-	problems := file.Problems(errors.Join(err, unreadable))
-	slices.SortStableFunc(problems, func(a, b spec.Problem) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
-	result.add(program, problems)
+	result.add(cmd, file.Problems(errors.Join(append(more, err)...)))
 	return result, nil
 }
 
 // add adds problems with their hints. A field that is wrong has that of the file.
-func (c *checked) add(program cli.Program, problems spec.Problems) {
+func (c *checked) add(cmd *cobra.Command, problems spec.Problems) {
+	program := cli.Program{Root: cmd.Root(), System: systemErrors}
 	for _, p := range problems {
 		f := program.Find(p)
 		if f.Hint == "" {

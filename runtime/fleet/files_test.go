@@ -63,7 +63,7 @@ func TestFilesThatAreNoReports(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.json")
 	good := `{"apiVersion":"pinbox.dev/v1alpha1","kind":"NodeImageStatus","metadata":{"name":"a"},"status":{"bytesToGo":1}}`
 	for name, content := range map[string]string{
-		"empty": "", "no JSON": "x", "kind": `{"kind":"Pod"}`, "version": strings.Replace(good, "v1alpha1", "v9", 1),
+		"empty": "", "no JSON": "x", "kind": `{"kind":"Pod"}`, "group": strings.Replace(good, "pinbox.dev/", "x/", 1),
 		"name": strings.Replace(good, `"a"`, `"\u001b[2J"`, 1), "bytes": strings.Replace(good, `:1`, `:-1`, 1),
 		"item": `{"kind":"List","items":[{}]}`, "field": strings.Replace(good, `:1`, `:"1"`, 1),
 	} {
@@ -72,6 +72,10 @@ func TestFilesThatAreNoReports(t *testing.T) {
 			!strings.Contains(err.Error(), file) {
 			t.Errorf("%s: got %v, want that it is refused", name, err)
 		}
+	}
+	write(t, file, strings.Replace(good, "v1alpha1", "v9", 1))
+	if _, _, err := fleet.Read([]string{file}, nil); !errors.Is(err, pinset.ErrNewer) {
+		t.Errorf("got %v, want %v", err, pinset.ErrNewer)
 	}
 	write(t, file, good)
 	if _, _, err := fleet.Read([]string{file}, nil); err != nil {

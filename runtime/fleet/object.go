@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/storage/fault"
@@ -74,6 +75,8 @@ func Decode(r io.Reader) ([]Object, error) {
 	switch {
 	case limited.N == 0:
 		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
+	case pinset.OtherVersion(err):
+		return nil, fmt.Errorf("report of %w", err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrNotReport, err)
 	case list.Kind == Kind:
@@ -82,7 +85,9 @@ func Decode(r io.Reader) ([]Object, error) {
 		return nil, fmt.Errorf("%w: kind %q", ErrNotReport, list.Kind)
 	}
 	if list.Kind == Kind {
-		if err := list.Object.check(); err != nil {
+		if err := list.Object.check(); pinset.OtherVersion(err) {
+			return nil, fmt.Errorf("report of %w", err)
+		} else if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrNotReport, err)
 		}
 		list.Items[0].Clean()
@@ -116,6 +121,10 @@ func (all *items) UnmarshalJSON(text []byte) error {
 
 // check refuses what no node writes. Texts are escaped by who prints them.
 func (o Object) check() error {
+	// There is no version before the first, v1alpha1.
+	if other, ours := strings.CutPrefix(o.APIVersion, Group+"/"); ours && other != Version && o.Kind == Kind {
+		return fmt.Errorf("version %s; this pinbox reads %s: %w", other, Version, pinset.ErrNewer)
+	}
 	if o.APIVersion != Group+"/"+Version || o.Kind != Kind {
 		return fmt.Errorf("%s %s", o.APIVersion, o.Kind)
 	}

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"errors"
 	"path"
 	"slices"
 
@@ -100,12 +101,10 @@ type Unit struct {
 // Dropin is a file NAME in the folder UNIT.d.
 type Dropin struct{ Name, Content string }
 
-// Validate returns an error if a node could not use the configuration. It does not check the sets.
+// Validate returns an error if a node could not use the configuration. It reports all errors at once, and
+// does not check the sets.
 func (n Node) Validate() error {
-	if err := n.Store.validate(); err != nil {
-		return err
-	}
-	return n.config().Validate()
+	return errors.Join(n.Store.validate(), n.config().Validate())
 }
 
 // Parts returns what the node must hold: equal nodes, equal bytes.

@@ -67,32 +67,38 @@ func ValidPath(name string) bool { return nodePath.MatchString(name) && path.Cle
 
 // validate returns an error if a node could not use the store.
 func (s Store) validate() error {
-	switch {
-	case s.Path != "" && s.PartitionLabel != "", s.Path+s.PartitionLabel != "" && s.VolumeLabel != "",
-		s.Path+s.PartitionLabel+s.VolumeLabel+s.Folder != "" && s.URL != "":
-		return errors.New("the node's store has more than one of path, partitionLabel, volumeLabel and url; give one")
-	case s.URL != "" && !storeURL.MatchString(s.URL):
-		return fmt.Errorf("the node's store has the URL %q; it is http:// or https://, a host without a password, and "+
-			"the path of a file with letters, digits and ._~+=,@:- only", s.URL)
-	case s.Folder != "" && !ValidPath(s.Folder):
-		return fmt.Errorf("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only",
-			s.Folder)
-	case s.Folder == layout.SlotsDir, strings.HasPrefix(s.Folder, layout.SlotsDir+"/"):
-		return fmt.Errorf("the node's store has the folder %q, where other stores are mounted; use %s", s.Folder,
-			layout.StoreFolder)
-	case s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel):
-		return fmt.Errorf("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
-	case s.Path != "" && !ValidPath(s.Path):
-		return fmt.Errorf("the node's store has the path %q; it starts with / and has letters, digits and ._-/ only", s.Path)
-	case strings.HasPrefix(s.Path, layout.SlotsDir+"/"):
-		return fmt.Errorf("the node's store has the path %q, which its own mount would hide", s.Path)
-	case s.PartitionLabel != "" && !partitionLabel.MatchString(s.PartitionLabel):
-		return fmt.Errorf("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only",
-			s.PartitionLabel)
-	case s.SELinuxContext != "" && !selinuxContext.MatchString(s.SELinuxContext):
-		return fmt.Errorf("%q is not an SELinux context, such as %s", s.SELinuxContext, DefaultSELinuxContext)
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if s.Path != "" && s.PartitionLabel != "" || s.Path+s.PartitionLabel != "" && s.VolumeLabel != "" ||
+		s.Path+s.PartitionLabel+s.VolumeLabel+s.Folder != "" && s.URL != "" {
+		refuse("the node's store has more than one of path, partitionLabel, volumeLabel and url; give one")
 	}
-	return nil
+	if s.URL != "" && !storeURL.MatchString(s.URL) {
+		refuse("the node's store has the URL %q; it is http:// or https://, a host without a password, and "+
+			"the path of a file with letters, digits and ._~+=,@:- only", s.URL)
+	}
+	switch {
+	case s.Folder != "" && !ValidPath(s.Folder):
+		refuse("the node's store has the folder %q; it starts with / and has letters, digits and ._-/ only", s.Folder)
+	case s.Folder == layout.SlotsDir, strings.HasPrefix(s.Folder, layout.SlotsDir+"/"):
+		refuse("the node's store has the folder %q, where other stores are mounted; use %s", s.Folder, layout.StoreFolder)
+	}
+	if s.VolumeLabel != "" && !volumeLabel.MatchString(s.VolumeLabel) {
+		refuse("the node's store has the volume label %q; it has 1 to 16 of A to Z, digits and _", s.VolumeLabel)
+	}
+	switch {
+	case s.Path != "" && !ValidPath(s.Path):
+		refuse("the node's store has the path %q; it starts with / and has letters, digits and ._-/ only", s.Path)
+	case strings.HasPrefix(s.Path, layout.SlotsDir+"/"):
+		refuse("the node's store has the path %q, which its own mount would hide", s.Path)
+	}
+	if s.PartitionLabel != "" && !partitionLabel.MatchString(s.PartitionLabel) {
+		refuse("the node's store has the partition label %q; it has 1 to 36 letters, digits and ._- only", s.PartitionLabel)
+	}
+	if s.SELinuxContext != "" && !selinuxContext.MatchString(s.SELinuxContext) {
+		refuse("%q is not an SELinux context, such as %s", s.SELinuxContext, DefaultSELinuxContext)
+	}
+	return errors.Join(errs...)
 }
 
 // NodePath is the path on the node of the file or device that it mounts, or of the folder.

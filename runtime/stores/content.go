@@ -41,8 +41,8 @@ func readContent(store fs.FS) (c content, err error) {
 }
 
 func notStore(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || pinset.OtherVersion(err) { // that is a store
+		return err
 	}
 	if errors.Is(err, audit.ErrInvalid) { // it is one, and somebody has changed it
 		return fmt.Errorf("%w: %w", ErrNotStore, err)

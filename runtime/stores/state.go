@@ -151,7 +151,7 @@ func ReadState(dir string) (State, error) {
 	if err == nil {
 		return s, nil
 	}
-	if !errors.Is(err, pinset.ErrNewer) {
+	if !pinset.OtherVersion(err) {
 		saved, copyErr := decodeState(stateCopy(dir))
 		if copyErr == nil {
 			// Before the first store, an empty state is written; without its file nothing was lost.
@@ -160,7 +160,7 @@ func ReadState(dir string) (State, error) {
 			}
 			return saved, nil
 		}
-		if errors.Is(copyErr, pinset.ErrNewer) {
+		if pinset.OtherVersion(copyErr) {
 			err = copyErr
 		}
 	}
@@ -170,6 +170,9 @@ func ReadState(dir string) (State, error) {
 			return State{Version: StateVersion}, nil
 		}
 		err = fmt.Errorf("%w, but %d stores are in the folder", err, len(files))
+	}
+	if errors.Is(err, pinset.ErrOlder) {
+		err = fault.With(err, fault.Input, "use the pinbox-node that wrote it; this one changed nothing")
 	}
 	if errors.Is(err, pinset.ErrNewer) {
 		err = fault.With(err, fault.Input, "use the pinbox-node that comes with the newest store; this one changed nothing")

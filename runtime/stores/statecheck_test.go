@@ -32,7 +32,7 @@ func TestInvalidState(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
 		"newer":         {`"version":1`, `"version":2,"verity":{}`, "a newer pinbox made it"},
-		"no version":    {`"version":1,`, ``, "version 0"},
+		"no version":    {`"version":1,`, ``, "no version"},
 		"unknown field": {`"current"`, `"currant"`, "currant"},
 		"store":         {`[{"id":"SHA","slot":"1"`, `[{"id":"aaaa","slot":"1"`, `stores[0]: id "aaaa"`},
 		"slot":          {`"slot":"1"`, `"slot":"../etc"`, `stores[0]: slot "../etc"`},

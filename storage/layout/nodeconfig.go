@@ -118,32 +118,25 @@ func oneOf[T ~string](field string, value T, values ...T) error {
 
 // Validate returns an error if a node cannot use the configuration.
 func (c NodeConfig) Validate() error {
+	var errs []error
 	if c.KeepPrevious < 0 {
-		return fmt.Errorf("keepPrevious is %d; it must be 0 or more", c.KeepPrevious)
+		errs = append(errs, fmt.Errorf("keepPrevious is %d; it must be 0 or more", c.KeepPrevious))
 	}
 	if !pinset.Printable(c.SELinuxContext) || strings.ContainsAny(c.SELinuxContext, `"\`) {
-		return fmt.Errorf("selinuxContext is %q; it has no quotes, backslashes and control characters", c.SELinuxContext)
+		errs = append(errs, fmt.Errorf("selinuxContext is %q; it has no quotes, backslashes and control characters",
+			c.SELinuxContext))
 	}
 	if c.Store != "" {
-		if err := pinset.CheckDigest("store", c.Store); err != nil {
-			return err
-		}
+		errs = append(errs, pinset.CheckDigest("store", c.Store))
 	}
 	if c.Program != (pinset.Program{}) {
 		if err := c.Program.Check(); err != nil {
-			return fmt.Errorf("program: %w", err)
+			errs = append(errs, fmt.Errorf("program: %w", err))
 		}
 	}
-	if err := c.ReleaseID.Check(); err != nil {
-		return err
-	}
-	if err := c.Verity.Validate(); err != nil {
-		return err
-	}
-	if err := errors.Join(c.Signed.Validate(), c.Pins.Validate()); err != nil {
-		return err
-	}
-	return c.ImageVolumes.Validate()
+	errs = append(errs, c.ReleaseID.Check(), c.Verity.Validate(), c.Signed.Validate(), c.Pins.Validate(),
+		c.ImageVolumes.Validate())
+	return errors.Join(errs...)
 }
 
 // Render returns the content of the file: equal configurations, equal bytes.

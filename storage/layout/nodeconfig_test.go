@@ -60,7 +60,7 @@ func TestReadNodeConfig(t *testing.T) {
 		`{"version": 1, "keepPrevious": "1"}`:  {layout.NodeConfig{}, "cannot unmarshal string"},
 		`{"version": 1} {"version": 1}`:        {layout.NodeConfig{}, "after top-level value"},
 		`{"version": 2, "colour": "red"}`:      {layout.NodeConfig{}, "a newer pinbox made it, so update this one"},
-		`{"keepPrevious": 0}`:                  {layout.NodeConfig{}, "version 0; this pinbox reads version 1"},
+		`{"keepPrevious": 0}`:                  {layout.NodeConfig{}, "no version; this pinbox reads version 1"},
 		"":                                     {layout.NodeConfig{}, "unexpected end of JSON input"},
 	} {
 		t.Run(content, func(t *testing.T) {

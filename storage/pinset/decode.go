@@ -3,6 +3,7 @@ package pinset
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -15,25 +16,35 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// ErrNewer is the error for a document with a later version than this program reads.
-var ErrNewer = fault.New(fault.Input, "a newer pinbox made it, so update this one",
-	"use the pinbox that made it, or a later one")
+// Errors for documents with a later or an earlier version than this program reads.
+var (
+	ErrNewer = fault.New(fault.Input, "a newer pinbox made it, so update this one",
+		"use the pinbox that made it, or a later one")
+	ErrOlder = fault.New(fault.Input, "an older pinbox made it, so make it again",
+		"make it again with this pinbox, or use the pinbox that made it")
+)
+
+// OtherVersion reports whether an error is about a document that another version of pinbox made: it is not damaged.
+func OtherVersion(err error) bool { return errors.Is(err, ErrNewer) || errors.Is(err, ErrOlder) }
 
 // Decode reads a JSON document of this machine with a field "version", up to the size limit of
 // document.ReadAll. It checks the version before it reads any other field, since a newer
-// document may have other fields; a later version is ErrNewer. Unknown fields are errors.
+// document may have other fields; another version is ErrNewer or ErrOlder. Unknown fields are errors.
 func Decode(r io.Reader, version int, into any) error {
 	text, err := document.ReadAll(r)
 	if err != nil {
 		return err
 	}
 	var head struct {
-		Version int `json:"version"`
+		Version *int `json:"version"`
 	}
 	if err := json.Unmarshal(text, &head); err != nil {
 		return err
 	}
-	if err := checkVersion(head.Version, version); err != nil {
+	if head.Version == nil {
+		return noVersion(version)
+	}
+	if err := CheckVersion(*head.Version, version); err != nil {
 		return err
 	}
 	dec := json.NewDecoder(bytes.NewReader(text))
@@ -41,15 +52,19 @@ func Decode(r io.Reader, version int, into any) error {
 	return dec.Decode(into)
 }
 
-func checkVersion(got, want int) error {
+// CheckVersion returns ErrNewer or ErrOlder unless a document has the version that this program reads.
+func CheckVersion(got, want int) error {
 	switch {
 	case got > want:
 		return fmt.Errorf("version %d; this pinbox reads version %d: %w", got, want, ErrNewer)
-	case got != want:
-		return fmt.Errorf("version %d; this pinbox reads version %d", got, want)
+	case got < want:
+		return fmt.Errorf("version %d; this pinbox reads version %d: %w", got, want, ErrOlder)
 	}
 	return nil
 }
+
+// noVersion is the error for a document that no version of pinbox made.
+func noVersion(want int) error { return fmt.Errorf("no version; this pinbox reads version %d", want) }
 
 // The form of IDs. An ID in containers/storage is the hexadecimal part of a SHA-256, and a
 // link name has idLength (26) characters: drivers/overlay/overlay.go.

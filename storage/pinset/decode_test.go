@@ -72,7 +72,7 @@ func TestInvalidLocks(t *testing.T) {
 		},
 		"trailing data": {"}]\n}", "}]\n}{}", "after top-level value"},
 		"newer":         {`"version": 1`, `"version": 2, "colour": "red"`, "a newer pinbox made it"},
-		"no version":    {`"version": 1,`, ``, "version 0; this pinbox reads version 1"},
+		"no version":    {`"version": 1,`, ``, "no version; this pinbox reads version 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(goodLock, c.old, c.new, 1)
@@ -107,9 +107,16 @@ func TestInvalidDeltas(t *testing.T) {
 }
 
 // checkError checks the error of a changed document: it must be the sentinel and contain want, and
-// be ErrNewer if want has the word newer.
+// be ErrNewer if want has the word newer; one of another version is not of the sentinel.
 func checkError(t *testing.T, changed bool, err, sentinel error, want string) {
 	t.Helper()
+	switch {
+	case changed && pinset.OtherVersion(err):
+		sentinel = pinset.ErrOlder
+		if strings.Contains(want, "newer") {
+			sentinel = pinset.ErrNewer
+		}
+	}
 	switch {
 	case !changed:
 		t.Fatal("the case does not change the document")

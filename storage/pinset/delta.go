@@ -103,6 +103,9 @@ func DecodeDelta(r io.Reader) (Delta, error) {
 	if err == nil {
 		err = d.validate()
 	}
+	if OtherVersion(err) {
+		return Delta{}, fmt.Errorf("delta.json: %w", err)
+	}
 	if err != nil {
 		return Delta{}, fmt.Errorf("%w: %w", ErrBadDelta, err)
 	}
@@ -126,12 +129,13 @@ func (d Delta) validate() error {
 }
 
 func (t Thin) validate() error {
-	switch {
-	case t.Version > ThinVersion:
-		return fmt.Errorf("version %d; this pinbox reads version %d: %w", t.Version, ThinVersion, ErrNewer)
-	case t.Version != ThinVersion:
-		return fmt.Errorf("version %d; this pinbox reads version %d", t.Version, ThinVersion)
-	case t.StoreSize <= 0 || t.StoreSize > maxStoreSize:
+	if t.Version == 0 {
+		return noVersion(ThinVersion)
+	}
+	if err := CheckVersion(t.Version, ThinVersion); err != nil {
+		return err
+	}
+	if t.StoreSize <= 0 || t.StoreSize > maxStoreSize {
 		return fmt.Errorf("storeSize %d: want 1 to %d", t.StoreSize, int64(maxStoreSize))
 	}
 	for i, id := range t.Reads {

@@ -226,6 +226,9 @@ func DecodeLock(r io.Reader) (Lock, error) {
 	if err == nil {
 		err = l.validate()
 	}
+	if OtherVersion(err) {
+		return Lock{}, fmt.Errorf("lock of %w", err)
+	}
 	if err != nil {
 		return Lock{}, fmt.Errorf("%w: %w", ErrBadLock, err)
 	}

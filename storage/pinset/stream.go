@@ -45,7 +45,7 @@ type stream struct {
 }
 
 // decodeObject reads an object whose first field is the version, and calls field for each of the others,
-// which reads the value. A later version is ErrNewer.
+// which reads the value. Another version is ErrNewer or ErrOlder.
 func decodeObject(r io.Reader, version int, field func(name string, s *stream) error) error {
 	s := &stream{in: r}
 	s.dec = json.NewDecoder(s)
@@ -129,13 +129,14 @@ func (s *stream) object(version int, field func(string, *stream) error) error {
 
 // version reads the version, without which the other fields have no meaning.
 func (s *stream) version(name string, version int) error {
-	got := 0
-	if name == "version" {
-		if err := s.value(name, &got); err != nil {
-			return err
-		}
+	if name != "version" {
+		return noVersion(version)
 	}
-	return checkVersion(got, version)
+	got := 0
+	if err := s.value(name, &got); err != nil {
+		return err
+	}
+	return CheckVersion(got, version)
 }
 
 // value reads the value of a field.

@@ -37,8 +37,8 @@ func decodeIndex(content []byte, limits Limits) (*index, error) {
 func checkHead(content []byte) error {
 	text, _, _ := strings.Cut(string(content[:min(len(content), 32)]), "\n")
 	var version int
-	if _, err := fmt.Sscanf(text, "pinbox thin v%d", &version); err == nil && version > Version {
-		return fmt.Errorf("thin delta of version %d; this pinbox reads version %d: %w", version, Version, pinset.ErrNewer)
+	if _, err := fmt.Sscanf(text, "pinbox thin v%d", &version); err == nil && version > 0 && version != Version {
+		return fmt.Errorf("thin delta of %w", pinset.CheckVersion(version, Version))
 	}
 	return damaged("its index begins with %q", text)
 }

@@ -71,6 +71,9 @@ func (l *layerReader) Read(p []byte) (int, error) {
 	if err == io.EOF { //nolint:errorlint // an error that wraps io.EOF is not the end
 		err = l.verify()
 	}
+	if ended := l.ctx.Err(); ended != nil && err != nil { // no store is damaged
+		err = ended
+	}
 	if err != nil && err != io.EOF { //nolint:errorlint // as above
 		err = broken{fmt.Errorf("layer %s: %w", l.recipe.diffID, l.at(err))}
 	}

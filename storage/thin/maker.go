@@ -59,13 +59,21 @@ type Made struct {
 }
 
 // Make writes the data of a thin delta. It puts all layers together again, as a node does, and compares
-// them with their DiffIDs. Equal stores give equal bytes.
+// them with their DiffIDs. Equal stores give equal bytes. It ends soon after the context has ended.
 func (m *Maker) Make(ctx context.Context, data Data) (*Made, error) {
+	c := *m
+	c.Store, c.Bases = m.Store.until(ctx), allUntil(ctx, m.Bases)
 	if m.Workers <= 0 {
-		c := *m
 		c.Workers = min(runtime.GOMAXPROCS(0), maxWorkers)
-		m = &c
 	}
+	made, err := c.make(ctx, data)
+	if ended := ctx.Err(); ended != nil && err != nil { // no store is damaged
+		return nil, ended
+	}
+	return made, err
+}
+
+func (m *Maker) make(ctx context.Context, data Data) (*Made, error) {
 	p, err := m.plan(ctx)
 	if err != nil {
 		return nil, err

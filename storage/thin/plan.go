@@ -69,10 +69,9 @@ func (m *Maker) plan(ctx context.Context) (*plan, error) {
 		return nil, err
 	}
 	for n := range p.layers {
-		if err := ctx.Err(); err != nil {
+		if err := p.add(ctx, n, found); err != nil {
 			return nil, err
 		}
-		p.add(n, found)
 	}
 	p.name(m.Sources)
 	return p, nil
@@ -146,7 +145,7 @@ func (m *Maker) readBases(ctx context.Context, found *candidates) ([]baseInfo, e
 }
 
 // add decides what becomes of the contents of a layer.
-func (p *plan) add(n int, found *candidates) {
+func (p *plan) add(ctx context.Context, n int, found *candidates) error {
 	l := &p.layers[n]
 	rank := found.rank(l.records)
 	r := recipe{
@@ -155,6 +154,9 @@ func (p *plan) add(n int, found *candidates) {
 	p.addSkeleton(n, rank)
 	last := source{-1, 0}
 	for i, rec := range l.records {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		r.size += rec.size
 		r.gaps.add(l.gaps[i])
 		of := source{n, i + 1}
@@ -180,6 +182,7 @@ func (p *plan) add(n int, found *candidates) {
 		p.append(kind, source{})
 	}
 	p.recipes = append(p.recipes, r)
+	return nil
 }
 
 func (c *Count) add(size, packed int64) {

@@ -20,7 +20,7 @@ type Reader struct {
 	store Store
 }
 
-// Open reads the index of a thin delta from its store. A newer version is pinset.ErrNewer.
+// Open reads the index of a thin delta from its store. Another version is pinset.ErrNewer or ErrOlder.
 func Open(store Store, limits Limits) (*Reader, error) {
 	files, err := store.open()
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *Reader) open(ctx context.Context, n int, stores []Store) (*layerReader,
 func newLayerReader(
 	ctx context.Context, x *index, n int, data io.ReadSeeker, stores []Store,
 ) (*layerReader, error) {
-	b, err := openBases(stores)
+	b, err := openBases(allUntil(ctx, stores))
 	if err != nil {
 		return nil, err
 	}

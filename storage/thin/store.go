@@ -1,6 +1,7 @@
 package thin
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,33 @@ func (s Store) open() (*squashfs.Reader, error) {
 		return nil, fmt.Errorf("%s: %w", s.Name, err)
 	}
 	return r, nil
+}
+
+// until returns the store, which cannot be read any more once a context has ended: so each loop over its files ends.
+func (s Store) until(ctx context.Context) Store {
+	s.File = readerUntil{ctx, s.File}
+	return s
+}
+
+type readerUntil struct {
+	ctx context.Context
+	io.ReaderAt
+}
+
+// ReadAt implements io.ReaderAt.
+func (r readerUntil) ReadAt(p []byte, at int64) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return r.ReaderAt.ReadAt(p, at)
+}
+
+// allUntil is until for several stores.
+func allUntil(ctx context.Context, stores []Store) (all []Store) {
+	for _, s := range stores {
+		all = append(all, s.until(ctx))
+	}
+	return all
 }
 
 // Errors of reading a thin delta.

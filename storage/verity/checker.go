@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash"
+	"slices"
 )
 
 // What is wrong with a file.
@@ -112,12 +113,19 @@ func (c *Checker) Tree() (Tree, error) {
 	if _, err := ParseSuperblock(c.head); err != nil {
 		return Tree{}, fmt.Errorf("%w: %w", ErrDiffers, err)
 	}
-	if !bytes.Equal(c.head, tree.superblock()) {
-		return Tree{}, fmt.Errorf("%w: another superblock", ErrDiffers)
+	same := func(level int) bool { return bytes.Equal(c.got[level].Sum(nil), c.want[level].Sum(nil)) }
+	head := tree.superblock()
+	switch {
+	case !bytes.Equal(slices.Concat(c.head[:uuidStart], c.head[uuidEnd:]), slices.Concat(head[:uuidStart], head[uuidEnd:])):
+		return Tree{}, fmt.Errorf("%w: the superblock was changed", ErrDiffers)
+	case !bytes.Equal(c.head, head) && len(c.sizes) > 0 && !same(0): // its lowest level has the digests of the data
+		return Tree{}, fmt.Errorf("%w: the data was changed", ErrDiffers)
+	case !bytes.Equal(c.head, head): // the UUID is made of the root
+		return Tree{}, fmt.Errorf("%w: the UUID is not that of the data", ErrDiffers)
 	}
 	for level := range c.sizes {
-		if !bytes.Equal(c.got[level].Sum(nil), c.want[level].Sum(nil)) {
-			return Tree{}, fmt.Errorf("%w: level %d", ErrDiffers, level)
+		if !same(level) {
+			return Tree{}, fmt.Errorf("%w: level %d of the tree was changed", ErrDiffers, level)
 		}
 	}
 	return tree, nil

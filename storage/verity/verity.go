@@ -91,6 +91,9 @@ var ErrSuperblock = errors.New("not a superblock of dm-verity with SHA-256, bloc
 // magic begins a superblock: VERITY_SIGNATURE in cryptsetup's lib/verity/verity.c.
 const magic = "verity\x00\x00"
 
+// uuidStart and uuidEnd are where a superblock has its UUID, which is made of the root.
+const uuidStart, uuidEnd = 16, 32
+
 // superblock returns the block before the tree: struct verity_sb in cryptsetup's lib/verity/verity.c.
 func (t Tree) superblock() []byte {
 	b, le := make([]byte, BlockSize), binary.LittleEndian
@@ -98,7 +101,7 @@ func (t Tree) superblock() []byte {
 	le.PutUint32(b[8:], 1)  // version
 	le.PutUint32(b[12:], 1) // type: the salt comes before the data
 	root := t.root()
-	copy(b[16:32], root[:16])
+	copy(b[uuidStart:uuidEnd], root[:16])
 	b[22] = b[22]&0x0f | 0x80 // UUID version 8, RFC 9562
 	b[24] = b[24]&0x3f | 0x80
 	copy(b[32:64], "sha256")

@@ -131,6 +131,23 @@ func TestCheckerFindsEveryFlip(t *testing.T) {
 	}
 }
 
+// The error says where a byte was changed. A bug was that one in the data was "another superblock".
+func TestCheckerSaysWhatWasChanged(t *testing.T) {
+	good, tree := write(t, data(300*verity.BlockSize), 1<<20)
+	head := tree.Blocks * verity.BlockSize
+	for at, want := range map[int64]string{
+		7: "the data was changed", head - 1: "the data was changed", head + 16: "the UUID is not that of the data",
+		head + 100: "the superblock was changed", head + verity.BlockSize: "level 1 of the tree was changed",
+		head + 2*verity.BlockSize: "level 0 of the tree was changed",
+	} {
+		bad := bytes.Clone(good)
+		bad[at] ^= 1
+		if _, err := check(bad, 1<<16); !errors.Is(err, verity.ErrDiffers) || !strings.HasSuffix(err.Error(), ": "+want) {
+			t.Errorf("byte %d: got %v, want %q", at, err, want)
+		}
+	}
+}
+
 func TestFilesWithoutATree(t *testing.T) {
 	good, tree := write(t, data(300*4096), 1<<20)
 	foreign := bytes.Clone(good)
