@@ -256,8 +256,22 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 	return iso.Edit{
 		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Existing != "", Private: c.secret,
 		Grow:  s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
-		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
+		Kargs:  iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
+		System: c.system(s),
 	}
+}
+
+// system is what the live system of the ISO does.
+func (c Files) system(s spec.Spec) iso.System {
+	switch {
+	case s.ISO.Mode == spec.ModeInstall:
+		return iso.InstallsFromMedium
+	case s.ISO.Mode == spec.ModeAgent:
+		return iso.InstallsBesideOthers
+	case c.config.Store.NodePath() != layout.LiveStorePath:
+		return iso.StoreElsewhere
+	}
+	return iso.RunsFromMedium
 }
 
 // LiveISO says how to make the live ISO.

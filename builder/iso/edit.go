@@ -39,6 +39,8 @@ type Edit struct {
 	// Grow moves the file of the Ignition area to the end of the image, if it is too small there.
 	Grow  bool
 	Kargs KargsEdit
+	// System is what the kernel arguments must be good for.
+	System System
 	// Architecture of the edit, as in GOARCH; "" for any.
 	Architecture string
 	// Additions to Dir.
@@ -109,13 +111,20 @@ func (ed editor) texts(e Edit) (patches []patch, moved movedFile, err error) {
 		patches = append(patches, p)
 	}
 	k, err := ed.Kargs()
-	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 && (err == nil || errors.Is(err, ErrNoKargs)) {
+	if errors.Is(err, ErrNoKargs) && e.Kargs.isZero() {
 		return patches, moved, nil
 	}
 	if err != nil {
 		return nil, moved, err
 	}
-	more, err := k.edit(e.Kargs)
+	line, err := e.Kargs.apply(k.Current)
+	if err == nil {
+		err = ed.checkKernelLines(k, line, e.System)
+	}
+	if err != nil || e.Kargs.isZero() {
+		return patches, moved, err
+	}
+	more, err := k.edit(line)
 	return append(patches, more...), moved, err
 }
 
