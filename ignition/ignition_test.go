@@ -297,9 +297,9 @@ func TestSnippetsOfPinboxsFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
-			_, err := ignition.Render(ignition.Config{
+			_, _, err := ignition.Config{
 				Snippets: []ignition.Snippet{snippet}, Node: provision.Node{Registries: []byte("# mirrors"), PullSecret: []byte("{}")},
-			})
+			}.Translate()
 			if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v, want %v with %s", err, ignition.ErrConflict, name)
 			}
