@@ -18,6 +18,8 @@ import (
 var (
 	ErrButane = fault.New(fault.Input, "not valid Butane",
 		"`butane --strict` shows the line")
+	ErrVersion = fault.New(fault.Input, "this version of Butane is not known",
+		"name one that is known in the file, or use a newer pinbox")
 	ErrConflict = fault.New(fault.Input, "replaces what pinbox writes",
 		"remove it from the Butane config; fields of the appliance file change what pinbox writes")
 )

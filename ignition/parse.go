@@ -2,12 +2,10 @@ package ignition
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
 	ign "github.com/coreos/ignition/v2/config"
-	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	ignutil "github.com/coreos/ignition/v2/config/util"
 	igntypes "github.com/coreos/ignition/v2/config/v3_6_experimental/types"
 	"github.com/coreos/vcontext/report"
@@ -15,19 +13,28 @@ import (
 
 // parse parses a configuration of a version that systems have. Its error names each item that Ignition reports.
 func parse(config []byte) (igntypes.Config, error) {
+	c, _, err := parseStrictly(config)
+	return c, err
+}
+
+// parseStrictly also returns the warnings, "" if there are none.
+func parseStrictly(config []byte) (c igntypes.Config, warnings string, err error) {
 	if v, _, err := ignutil.GetConfigVersion(config); err == nil &&
 		(v.Major != 3 || v.Minor > 5 || v.PreRelease != "") {
-		return igntypes.Config{}, fmt.Errorf("it has version %s, and this pinbox knows 3.0 to 3.5", v)
+		return c, "", fmt.Errorf("it has version %s, and this pinbox knows 3.0 to 3.5", v)
 	}
 	c, findings, err := ign.Parse(config)
-	if err == nil || errors.Is(err, ignerrors.ErrEmpty) {
-		return c, err
+	if err != nil {
+		return c, "", fmt.Errorf("%w: %s", err, explain(config, findings))
 	}
-	return c, fmt.Errorf("%w: %s", err, explain(config, findings))
+	return c, explain(config, findings), nil
 }
 
 // explain lists the findings of Ignition, each with the name of the item that it is about.
 func explain(config []byte, findings report.Report) string {
+	if len(findings.Entries) == 0 {
+		return ""
+	}
 	var doc any
 	_ = json.Unmarshal(config, &doc) // without it, the places are listed alone
 	var all []string

@@ -140,6 +140,10 @@ func Configure(
 			"spec.node.autoAttach: whoever can plug in a medium decides which images the nodes run; put keys into "+
 				layout.KeysDir+" with a Butane file, and the nodes require signatures")
 	}
+	if base != nil && base.Edited {
+		notes = append(notes, base.Name+" is an ISO of pinbox: it is taken as it was before, without the store, the config "+
+			"and the kernel arguments that it got")
+	}
 	c, fetched, err := c.Translate()
 	if err != nil {
 		return Files{}, err
@@ -321,7 +325,7 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 	_, arch, _ := s.Platform.Split()
 	return iso.Edit{
 		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Existing != "", Private: c.secret,
-		Grow:  s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
+		Grow:   s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
 		Kargs:  iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
 		System: c.system(s),
 	}

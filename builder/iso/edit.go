@@ -149,8 +149,8 @@ func (ed editor) areas() (patches []patch, err error) {
 	return patches, nil
 }
 
-// write copies the base up to l.size, and applies the layout.
-func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l layout, written func(int)) error {
+// write copies the first size bytes of the base, and applies the layout.
+func write(ctx context.Context, base *os.File, size int64, out string, perm os.FileMode, l layout, written func(int)) error {
 	if err := checkOutput(out, l); err != nil {
 		return err
 	}
@@ -159,7 +159,10 @@ func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l l
 		return err
 	}
 	defer f.Abort()
-	if err = duplicate(ctx, f.File, base, l.size, written); err == nil {
+	if err = duplicate(ctx, f.File, base, size, written); err == nil {
+		err = f.Truncate(size) // all blocks may be shared
+	}
+	if err == nil {
 		err = finish(ctx, f, l, written)
 	}
 	if err != nil {
