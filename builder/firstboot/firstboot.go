@@ -144,6 +144,13 @@ func Configure(
 		notes = append(notes, base.Name+" is an ISO of pinbox: it is taken as it was before, without the store, the config "+
 			"and the kernel arguments that it got")
 	}
+	if base != nil {
+		disk, err := base.DiskNotes()
+		if err != nil {
+			return Files{}, err
+		}
+		notes = append(notes, disk...)
+	}
 	c, fetched, err := c.Translate()
 	if err != nil {
 		return Files{}, err

@@ -66,6 +66,15 @@ func (b *Base) Ignition() ([]byte, error) {
 	return config, nil
 }
 
+// DiskNotes are those of its image.
+func (b *Base) DiskNotes() ([]string, error) {
+	notes, err := b.image.DiskNotes()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name, err)
+	}
+	return notes, nil
+}
+
 // Check reports whether an edit can be applied, without the content of the additions.
 func (b *Base) Check(e Edit) error {
 	if _, err := (editor{b.image}).edit(e); err != nil {
