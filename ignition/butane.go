@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	ign "github.com/coreos/ignition/v2/config"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/runtime/provision"
@@ -143,12 +142,9 @@ func (d document) encode(about, name string) ([]byte, error) {
 // the node.
 func (d *document) merge(c Config) error {
 	for _, s := range c.Snippets {
-		translated, err := translate(s.Content, s.Dir)
+		config, err := s.translate()
 		if err == nil {
-			err = c.conflict(translated)
-		}
-		if err == nil {
-			translated, err = c.without(translated)
+			config, err = c.without(config)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.Name, err)
@@ -156,42 +152,10 @@ func (d *document) merge(c Config) error {
 		if d.Ignition == nil {
 			d.Ignition = &ignition{}
 		}
-		m := content{Inline: string(translated)}
+		m := content{Inline: string(config)}
 		// Ignition refuses a duplicate; of equal snippets the last one counts.
 		others := slices.DeleteFunc(d.Ignition.Config.Merge, func(earlier content) bool { return earlier == m })
 		d.Ignition.Config.Merge = append(others, m)
-	}
-	return nil
-}
-
-// conflict returns an ErrConflict that names the file or unit of pinbox that a merged configuration
-// would replace: it overrides the one that it is merged into.
-func (c Config) conflict(merged []byte) error {
-	parsed, _, err := ign.Parse(merged)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrButane, err)
-	}
-	own := c.Names()
-	var names []string
-	for _, f := range parsed.Storage.Files {
-		names = append(names, f.Path)
-	}
-	for _, l := range parsed.Storage.Links {
-		names = append(names, l.Path)
-	}
-	for _, d := range parsed.Storage.Directories {
-		names = append(names, d.Path)
-	}
-	for _, u := range parsed.Systemd.Units {
-		names = append(names, u.Name)
-		for _, d := range u.Dropins {
-			names = append(names, d.Name)
-		}
-	}
-	for _, name := range names {
-		if slices.Contains(own, name) {
-			return fmt.Errorf("%w: %s", ErrConflict, name)
-		}
 	}
 	return nil
 }

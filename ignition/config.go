@@ -3,7 +3,9 @@ package ignition
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 
@@ -16,6 +18,8 @@ import (
 var (
 	ErrButane = fault.New(fault.Input, "not valid Butane",
 		"`butane --strict` shows the line")
+	ErrVersion = fault.New(fault.Input, "this version of Butane is not known",
+		"name one that is known in the file, or use a newer pinbox")
 	ErrConflict = fault.New(fault.Input, "replaces what pinbox writes",
 		"remove it from the Butane config; fields of the appliance file change what pinbox writes")
 )
@@ -36,6 +40,48 @@ type Snippet struct {
 	Content []byte
 	// Dir is the folder of the local files that it may embed; "" for none.
 	Dir string
+
+	config []byte // translated; nil before Config.Translate
+}
+
+func (s Snippet) translate() ([]byte, error) {
+	if s.config != nil {
+		return s.config, nil
+	}
+	return translate(s.Content, s.Dir)
+}
+
+// Translate returns the configuration with its snippets translated, once for all that is made of it. A snippet that
+// has a file or unit of pinbox, in whatever config in it, is an ErrConflict: a merged configuration overrides the one
+// that it is merged into. Notes name what the snippets fetch when the node boots.
+func (c Config) Translate() (_ Config, notes []string, err error) {
+	c.Snippets = slices.Clone(c.Snippets)
+	for i := range c.Snippets {
+		s := &c.Snippets[i]
+		if s.config, err = s.translate(); err != nil {
+			return c, nil, fmt.Errorf("%s: %w", s.Name, err)
+		}
+		there, err := readTree(s.config)
+		if err != nil {
+			return c, nil, fmt.Errorf("%s: %w: %w", s.Name, ErrButane, err)
+		}
+		var conflicts []string
+		for _, found := range newTree().conflicts(there, c.Names()) {
+			conflicts = append(conflicts, found.what+": pinbox has "+found.ours)
+		}
+		if len(conflicts) > 0 {
+			return c, nil, fmt.Errorf("%s: %w: %s", s.Name, ErrConflict, strings.Join(conflicts, "; "))
+		}
+		for _, source := range there.configs {
+			notes = append(notes, fmt.Sprintf("%s: the node fetches the config %s when it boots, and waits for it; if that has a "+
+				"file or unit of pinbox, pinbox's is replaced", s.Name, source))
+		}
+		for _, who := range slices.Sorted(maps.Keys(there.resources)) {
+			notes = append(notes, fmt.Sprintf("%s: %s is fetched from %s when the node boots, which waits for it: put the content "+
+				"into the Butane file if the node is offline", s.Name, who, there.resources[who]))
+		}
+	}
+	return c, notes, nil
 }
 
 // Validate returns an error if a node could not use the configuration. It does not check the sets.

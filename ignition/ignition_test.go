@@ -257,15 +257,44 @@ func prepare(t *testing.T, root string) {
 
 func TestRefusedSnippets(t *testing.T) {
 	for name, content := range map[string]string{
-		"misspelt field":  "variant: fcos\nversion: 1.5.0\nstorge: {}\n",
-		"unknown version": "variant: fcos\nversion: 99.0.0\n",
-		"no variant":      "storage: {}\n",
-		"not YAML":        "a: [",
+		"misspelt field": "variant: fcos\nversion: 1.5.0\nstorge: {}\n",
+		"no variant":     "storage: {}\n",
+		"not YAML":       "a: [",
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := ignition.Render(ignition.Config{Snippets: []ignition.Snippet{{Name: "mine.bu", Content: []byte(content)}}})
 			if !errors.Is(err, ignition.ErrButane) || !strings.Contains(err.Error(), "mine.bu") {
 				t.Errorf("got %v, want %v with mine.bu", err, ignition.ErrButane)
+			}
+		})
+	}
+}
+
+// The newest version of each variant is translated, and a later one is an error that names it.
+func TestVersionsOfButane(t *testing.T) {
+	metadata := "metadata: {name: x, labels: {machineconfiguration.openshift.io/role: worker}}\n"
+	for name, test := range map[string]struct{ variant, version, want string }{ // the end of the error; "" for none
+		"openshift":             {"openshift", "4.20.0", ""},
+		"openshift, later":      {"openshift", "4.21.0", "variant openshift has version 4.21.0; this pinbox knows it up to 4.20.0"},
+		"fcos":                  {"fcos", "1.6.0", ""},
+		"fcos, later":           {"fcos", "1.7.0", "variant fcos has version 1.7.0; this pinbox knows it up to 1.6.0"},
+		"fcos, experimental":    {"fcos", "1.7.0-experimental", "it has version 3.6.0-experimental, and this pinbox knows 3.0 to 3.5"},
+		"flatcar":               {"flatcar", "1.1.0", ""},
+		"flatcar, later":        {"flatcar", "1.2.0", "up to 1.1.0"},
+		"r4e":                   {"r4e", "1.1.0", ""},
+		"r4e, later":            {"r4e", "1.2.0", "up to 1.1.0"},
+		"fiot":                  {"fiot", "1.0.0", ""},
+		"fiot, later":           {"fiot", "1.1.0", "up to 1.0.0"},
+		"a variant that is new": {"bazzite", "1.0.0", "this pinbox knows fcos, fiot, flatcar, openshift, r4e"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bu := "variant: " + test.variant + "\nversion: " + test.version + "\n"
+			if test.variant == "openshift" {
+				bu += metadata
+			}
+			_, err := ignition.Translate([]byte(bu))
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.HasSuffix(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
 	}
@@ -297,9 +326,9 @@ func TestSnippetsOfPinboxsFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			snippet := ignition.Snippet{Name: "mine.bu", Content: []byte("variant: fcos\nversion: 1.5.0\n" + content + "\n")}
-			_, err := ignition.Render(ignition.Config{
+			_, _, err := ignition.Config{
 				Snippets: []ignition.Snippet{snippet}, Node: provision.Node{Registries: []byte("# mirrors"), PullSecret: []byte("{}")},
-			})
+			}.Translate()
 			if !errors.Is(err, ignition.ErrConflict) || !strings.Contains(err.Error(), name) {
 				t.Errorf("got %v, want %v with %s", err, ignition.ErrConflict, name)
 			}

@@ -39,7 +39,7 @@ func TestMergedConfigIsApplied(t *testing.T) {
 	}
 	for version, want := range map[string]string{"3.1.0": "3.4.0", "3.4.0": "3.4.0", "3.5.0": "3.5.0"} {
 		t.Run(version, func(t *testing.T) {
-			merged, notes, err := ignition.Merge(theirConfig(version), ours)
+			merged, notes, err := ignition.Merge(theirConfig(version), ours, nil)
 			if err != nil || notes != nil {
 				t.Fatalf("got %v and the notes %q, want neither", err, notes)
 			}
@@ -127,7 +127,7 @@ func TestMergeConflicts(t *testing.T) {
 		"a snippet": {`"storage": {"files": [{"path": "/etc/snippet", "contents": {"source": "data:,theirs"}}]}`, "/etc/snippet: the ISO has a file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, _, err := ignition.Merge([]byte(`{"ignition": {"version": "3.2.0"}, `+c.config+`}`), ours)
+			_, _, err := ignition.Merge([]byte(`{"ignition": {"version": "3.2.0"}, `+c.config+`}`), ours, nil)
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("got %v, want no error", err)
@@ -150,7 +150,7 @@ func TestMergeRefuses(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte(nested)) + `"}]}}}`
 	}
 	for name, c := range map[string]struct{ config, want string }{
-		"another version": {`{"ignition": {"version": "3.6.0-experimental"}}`, "version 3.6.0-experimental; pinbox knows 3.0 to 3.5"},
+		"another version": {`{"ignition": {"version": "3.6.0-experimental"}}`, "version 3.6.0-experimental, and this pinbox knows 3.0 to 3.5"},
 		"no config":       {`#!ipxe`, "the Ignition config of the ISO cannot be merged"},
 		"one that is replaced": {
 			`{"ignition": {"version": "3.4.0", "config": {"replace": {"source": "http://provider/config.ign"}}}}`,
@@ -159,13 +159,13 @@ func TestMergeRefuses(t *testing.T) {
 		"a deep one": {nested, "more than 5 configs within each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, _, err := ignition.Merge([]byte(c.config), ours); !errors.Is(err, ignition.ErrMerge) || !strings.Contains(err.Error(), c.want) {
+			if _, _, err := ignition.Merge([]byte(c.config), ours, nil); !errors.Is(err, ignition.ErrMerge) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
 	}
 	_, notes, err := ignition.Merge([]byte(
-		`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "http://provider/config.ign"}]}}}`), ours)
+		`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "http://provider/config.ign"}]}}}`), ours, nil)
 	if err != nil || len(notes) != 1 || !strings.Contains(notes[0], "http://provider/config.ign") {
 		t.Errorf("got the notes %q, %v, want one that names what is fetched", notes, err)
 	}

@@ -25,7 +25,7 @@ func (c Config) StoreFileCandidates() ([]provision.File, error) {
 	all := c.SetFiles()
 	named := map[string]int{}
 	for _, s := range c.Snippets {
-		translated, err := translate(s.Content, s.Dir)
+		translated, err := s.translate()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.Name, err)
 		}
@@ -96,7 +96,7 @@ func (c Config) LargestPart() (name string, bytes int) {
 	}
 	compare("the list of SSH keys", len(strings.Join(c.SSHKeys, "\n")))
 	for _, s := range c.Snippets {
-		if translated, err := translate(s.Content, s.Dir); err == nil {
+		if translated, err := s.translate(); err == nil {
 			if rest, err := c.without(translated); err == nil {
 				compare(s.Name, len(rest))
 			}

@@ -3,8 +3,12 @@ package ignition
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	butane "github.com/coreos/butane/config"
@@ -25,6 +29,9 @@ func translate(doc []byte, dir string) ([]byte, error) {
 		Pretty:           true,
 		Raw:              true, // Ignition, and not a MachineConfig, for the openshift variant
 	})
+	if unknown := (butanecommon.ErrUnknownVersion{}); errors.As(err, &unknown) {
+		return nil, unknownVersion(unknown)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
 	}
@@ -42,14 +49,29 @@ func translate(doc []byte, dir string) ([]byte, error) {
 
 // Validate parses a configuration with Ignition's parser. Its warnings are errors.
 func Validate(config []byte) error {
-	_, findings, err := ign.Parse(config)
+	_, warnings, err := parseStrictly(config)
 	if err != nil {
-		return fmt.Errorf("%w: %w: %s", ErrButane, err, oneLine(findings.String()))
+		return fmt.Errorf("%w: %w", ErrButane, err)
 	}
-	if len(findings.Entries) > 0 {
-		return fmt.Errorf("%w: %s", ErrButane, oneLine(findings.String()))
+	if warnings != "" {
+		return fmt.Errorf("%w: %s", ErrButane, warnings)
 	}
 	return nil
+}
+
+// newest are the newest versions of the variants that the Butane in pinbox translates.
+var newest = map[string]string{
+	"fcos": "1.6.0", "flatcar": "1.1.0", "openshift": "4.20.0", "r4e": "1.1.0", "fiot": "1.0.0",
+}
+
+// unknownVersion returns an error that names the newest version of the variant, or the variants.
+func unknownVersion(unknown butanecommon.ErrUnknownVersion) error {
+	if known, ok := newest[unknown.Variant]; ok {
+		return fmt.Errorf("%w: variant %s has version %s; this pinbox knows it up to %s",
+			ErrVersion, unknown.Variant, unknown.Version.String(), known)
+	}
+	return fmt.Errorf("%w: variant %s; this pinbox knows %s",
+		ErrVersion, unknown.Variant, strings.Join(slices.Sorted(maps.Keys(newest)), ", "))
 }
 
 func oneLine(s string) string {
@@ -83,14 +105,14 @@ const maxContent = 64 << 20
 
 // decode returns the content that is in a configuration.
 func decode(r igntypes.Resource) ([]byte, error) {
-	u, err := dataurl.DecodeString(*r.Source)
+	data, err := decodeURL(*r.Source)
 	if err != nil {
 		return nil, err
 	}
 	if r.Compression == nil || *r.Compression != "gzip" {
-		return u.Data, nil
+		return data, nil
 	}
-	z, err := gzip.NewReader(bytes.NewReader(u.Data))
+	z, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
@@ -99,4 +121,19 @@ func decode(r igntypes.Resource) ([]byte, error) {
 		return nil, fmt.Errorf("more than %d MiB", maxContent>>20)
 	}
 	return content, err
+}
+
+// decodeURL returns the content of a data URL. The library looks at each byte of it on its own, which takes seconds for
+// a program; so that of base64, as Butane writes it, is not left to it.
+func decodeURL(source string) ([]byte, error) {
+	if encoded, found := strings.CutPrefix(source, "data:;base64,"); found {
+		if data, err := base64.StdEncoding.DecodeString(encoded); err == nil {
+			return data, nil
+		}
+	}
+	u, err := dataurl.DecodeString(source)
+	if err != nil {
+		return nil, err
+	}
+	return u.Data, nil
 }

@@ -136,9 +136,10 @@ func pxeKargs(image *iso.Image, rootfs string) (string, error) {
 		return "", err
 	}
 	args := slices.DeleteFunc(strings.Fields(k.Current), func(arg string) bool {
-		return strings.HasPrefix(arg, "coreos.liveiso=")
+		return strings.HasPrefix(arg, "coreos.liveiso") || strings.HasPrefix(arg, "coreos.live.rootfs_url=")
 	})
-	return strings.Join(append(args, "coreos.live.rootfs_url="+rootfs), " "), nil
+	line := strings.Join(append(args, "coreos.live.rootfs_url="+rootfs), " ")
+	return line, iso.CheckKernelLine(line, iso.FromNetwork, "")
 }
 
 // copy writes a file.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
@@ -53,6 +54,9 @@ func (c Files) WithStore(store artifact.Store) (Files, error) {
 	s := &c.config.Store
 	s.Tree, s.Digest, s.Size = store.Tree, digest.Digest(store.Digest()), store.Size
 	files, err := render(c.spec, c.config, c.base)
+	if err == nil {
+		err = files.check(c.spec)
+	}
 	files.secret, files.notes = c.secret, c.notes
 	return files, err
 }
@@ -136,10 +140,59 @@ func Configure(
 			"spec.node.autoAttach: whoever can plug in a medium decides which images the nodes run; put keys into "+
 				layout.KeysDir+" with a Butane file, and the nodes require signatures")
 	}
-	files, err := fit(a.Spec, c, base)
+	if base != nil && base.Edited {
+		notes = append(notes, base.Name+" is an ISO of pinbox: it is taken as it was before, without the store, the config "+
+			"and the kernel arguments that it got")
+	}
+	if base != nil {
+		disk, err := base.DiskNotes()
+		if err != nil {
+			return Files{}, err
+		}
+		notes = append(notes, disk...)
+	}
+	c, fetched, err := c.Translate()
+	if err != nil {
+		return Files{}, err
+	}
+	all, err := render(a.Spec, c, base)
+	if err != nil {
+		return Files{}, err
+	}
+	reviewed, err := all.review(a.Spec)
+	if err != nil {
+		return Files{}, err
+	}
+	files, err := all.fit(a.Spec)
 	files.secret = c.PullSecret != nil || len(c.Snippets) > 0 || files.merged != nil
-	files.notes = append(notes, files.merging...)
+	files.notes = slices.Concat(notes, fetched, reviewed, files.merging)
 	return files, err
+}
+
+// review compares the configs with the systems that apply them.
+func (c Files) review(s spec.Spec) (notes []string, err error) {
+	node := ignition.System{
+		Live: c.base != nil && !s.ISO.ToDisk(), Disk: s.ISO.InstallDevice, Partition: c.config.Store.PartitionLabel,
+		Images: pinset.Union(c.config.Sets...),
+	}
+	if notes, err = ignition.Review(c.ignition, node); err != nil || c.merged == nil {
+		return notes, err
+	}
+	live := node
+	live.Live = true
+	if s.ISO.ToDisk() {
+		live.Images = nil // it runs no CRI-O
+	}
+	more, err := ignition.Review(c.merged, live)
+	if err != nil {
+		return nil, fmt.Errorf("%s, merged: %w", c.base.Name, err)
+	}
+	for _, note := range more {
+		if !slices.Contains(notes, note) {
+			notes = append(notes, note)
+		}
+	}
+	return notes, nil
 }
 
 // readPullSecret reads the pull secret into the config. It warns of problems, and of the files that have it.
@@ -157,26 +210,34 @@ func readPullSecret(name string, c *ignition.Config) (notes []string, err error)
 		"the Ignition configs and the ISO contain the pull secret: whoever can read them can read it"), nil
 }
 
-// fit renders the configuration. If it does not fit into the ISO, files are left for the store, the largest
-// first, and as few as possible.
-func fit(s spec.Spec, c ignition.Config, base *iso.Base) (Files, error) {
-	files, err := render(s, c, base)
-	if !errors.Is(err, iso.ErrTooLarge) {
-		return files, err
+// fit returns the configs that fit into the ISO, of these with all files. If they do not, files are left for the
+// store, the largest first, and as few as possible.
+func (c Files) fit(s spec.Spec) (Files, error) {
+	tooLarge := c.check(s)
+	if !errors.Is(tooLarge, iso.ErrTooLarge) {
+		return c, tooLarge
 	}
-	candidates, err := c.StoreFileCandidates()
+	candidates, err := c.config.StoreFileCandidates()
 	if err != nil {
 		return Files{}, err
 	}
-	c.StoreFiles = candidates
-	if files, err = render(s, c, base); errors.Is(err, iso.ErrTooLarge) {
-		part, bytes := c.LargestPart()
+	with := func(n int) (Files, error) {
+		config := c.config
+		config.StoreFiles = candidates[:n]
+		files, err := render(s, config, c.base)
+		if err == nil {
+			err = files.check(s)
+		}
+		return files, err
+	}
+	files, err := with(len(candidates))
+	if errors.Is(err, iso.ErrTooLarge) {
+		part, bytes := files.config.LargestPart()
 		return Files{}, fmt.Errorf("%w: with %d files left for the store, the largest that must stay is %s with %d bytes",
 			err, len(candidates), part, bytes)
 	}
 	sort.Search(len(candidates), func(n int) bool {
-		c.StoreFiles = candidates[:n]
-		fewer, tooLarge := render(s, c, base)
+		fewer, tooLarge := with(n)
 		if tooLarge == nil {
 			files = fewer // the search ends at the smallest n that fits
 		}
@@ -185,7 +246,15 @@ func fit(s spec.Spec, c ignition.Config, base *iso.Base) (Files, error) {
 	return files, err
 }
 
-// render renders the configs, and checks that they fit into the base ISO, before anything is fetched.
+// check reports whether the configs fit into the base ISO, before anything is fetched.
+func (c Files) check(s spec.Spec) error {
+	if c.base == nil {
+		return nil
+	}
+	return c.base.Check(c.edit(s))
+}
+
+// render renders the configs.
 func render(s spec.Spec, c ignition.Config, base *iso.Base) (files Files, err error) {
 	files.StoreFiles, files.spec, files.config, files.base = c.StoreFiles, s, c, base
 	if files.butane, err = ignition.Render(c); err != nil {
@@ -208,20 +277,28 @@ func render(s spec.Spec, c ignition.Config, base *iso.Base) (files Files, err er
 		}
 	}
 	if s.ISO.Existing == spec.ExistingMerge {
-		if files.merged, files.merging, err = merge(base, files.embedded()); err != nil {
+		if files.merged, files.merging, err = merge(base, files.embedded(), files.reserved(s)); err != nil {
 			return Files{}, err
 		}
 	}
-	return files, base.Check(files.edit(s))
+	return files, nil
+}
+
+// reserved are names that only pinbox may have in the system that boots from the ISO.
+func (c Files) reserved(s spec.Spec) []string {
+	if s.ISO.ToDisk() {
+		return nil
+	}
+	return c.config.Names()
 }
 
 // merge merges a config with the one that the base ISO has; nil if it has none.
-func merge(base *iso.Base, ours []byte) (merged []byte, notes []string, err error) {
+func merge(base *iso.Base, ours []byte, reserved []string) (merged []byte, notes []string, err error) {
 	theirs, err := base.Ignition()
 	if err != nil || theirs == nil {
 		return nil, nil, err
 	}
-	if merged, notes, err = ignition.Merge(theirs, ours); err != nil {
+	if merged, notes, err = ignition.Merge(theirs, ours, reserved); err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", base.Name, err)
 	}
 	return merged, notes, nil
@@ -255,9 +332,23 @@ func (c Files) edit(s spec.Spec) iso.Edit {
 	_, arch, _ := s.Platform.Split()
 	return iso.Edit{
 		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Existing != "", Private: c.secret,
-		Grow:  s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
-		Kargs: iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
+		Grow:   s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
+		Kargs:  iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
+		System: c.system(s),
 	}
+}
+
+// system is what the live system of the ISO does.
+func (c Files) system(s spec.Spec) iso.System {
+	switch {
+	case s.ISO.Mode == spec.ModeInstall:
+		return iso.InstallsFromMedium
+	case s.ISO.Mode == spec.ModeAgent:
+		return iso.InstallsBesideOthers
+	case c.config.Store.NodePath() != layout.LiveStorePath:
+		return iso.StoreElsewhere
+	}
+	return iso.RunsFromMedium
 }
 
 // LiveISO says how to make the live ISO.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -14,12 +15,15 @@ type Base struct {
 	// Name is the path that it was opened by, and Size is in bytes.
 	Name string
 	Size int64
+	// Edited reports that it is an ISO of pinbox, of which all here is as it was before that was made.
+	Edited bool
 
 	image *Image
 	file  *os.File
+	back  []patch // what the edit before has changed
 }
 
-// OpenBase opens a base. The caller closes it.
+// OpenBase opens a base; of an ISO of pinbox, the one that it was made of. The caller closes it.
 func OpenBase(name string) (*Base, error) {
 	image, f, err := OpenFile(name)
 	if err != nil {
@@ -29,7 +33,17 @@ func OpenBase(name string) (*Base, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &Base{Name: name, Size: size, image: image, file: f}, nil
+	before, err := image.pristine()
+	if errors.Is(err, ErrNotEdited) {
+		return &Base{Name: name, Size: size, image: image, file: f}, nil
+	}
+	if err == nil {
+		image, err = Open(overlay{f, before.patches}, before.size)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return &Base{Name: name, Size: before.size, Edited: true, image: image, file: f, back: before.patches}, nil
 }
 
 // Close closes the file. nil is fine: a build without an ISO has no base.
@@ -40,8 +54,8 @@ func (b *Base) Close() error {
 	return b.file.Close()
 }
 
-// Reader reads the whole file.
-func (b *Base) Reader() io.Reader { return io.NewSectionReader(b.file, 0, b.Size) }
+// Reader reads the whole base.
+func (b *Base) Reader() io.Reader { return io.NewSectionReader(overlay{b.file, b.back}, 0, b.Size) }
 
 // Ignition returns the Ignition config that it has; nil if it has none.
 func (b *Base) Ignition() ([]byte, error) {
@@ -50,6 +64,15 @@ func (b *Base) Ignition() ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", b.Name, err)
 	}
 	return config, nil
+}
+
+// DiskNotes are those of its image.
+func (b *Base) DiskNotes() ([]string, error) {
+	notes, err := b.image.DiskNotes()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name, err)
+	}
+	return notes, nil
 }
 
 // Check reports whether an edit can be applied, without the content of the additions.
@@ -77,7 +100,8 @@ func (b *Base) Apply(ctx context.Context, out string, e Edit) error {
 	if e.Private {
 		perm = 0o600
 	}
-	return write(ctx, b.file, out, perm, l, e.Written)
+	l.patches = append(slices.Clone(b.back), l.patches...)
+	return write(ctx, b.file, b.Size, out, perm, l, e.Written)
 }
 
 // CheckInstaller checks that the live system can install unattended. network reports whether it has keyfiles for the

@@ -39,6 +39,8 @@ type Edit struct {
 	// Grow moves the file of the Ignition area to the end of the image, if it is too small there.
 	Grow  bool
 	Kargs KargsEdit
+	// System is what the kernel arguments must be good for.
+	System System
 	// Architecture of the edit, as in GOARCH; "" for any.
 	Architecture string
 	// Additions to Dir.
@@ -109,13 +111,20 @@ func (ed editor) texts(e Edit) (patches []patch, moved movedFile, err error) {
 		patches = append(patches, p)
 	}
 	k, err := ed.Kargs()
-	if len(e.Kargs.Append)+len(e.Kargs.Delete)+len(e.Kargs.Replace) == 0 && (err == nil || errors.Is(err, ErrNoKargs)) {
+	if errors.Is(err, ErrNoKargs) && e.Kargs.isZero() {
 		return patches, moved, nil
 	}
 	if err != nil {
 		return nil, moved, err
 	}
-	more, err := k.edit(e.Kargs)
+	line, err := e.Kargs.apply(k.Current)
+	if err == nil {
+		err = ed.checkKernelLines(k, line, e.System)
+	}
+	if err != nil || e.Kargs.isZero() {
+		return patches, moved, err
+	}
+	more, err := k.edit(line)
 	return append(patches, more...), moved, err
 }
 
@@ -140,8 +149,8 @@ func (ed editor) areas() (patches []patch, err error) {
 	return patches, nil
 }
 
-// write copies the base up to l.size, and applies the layout.
-func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l layout, written func(int)) error {
+// write copies the first size bytes of the base, and applies the layout.
+func write(ctx context.Context, base *os.File, size int64, out string, perm os.FileMode, l layout, written func(int)) error {
 	if err := checkOutput(out, l); err != nil {
 		return err
 	}
@@ -150,7 +159,10 @@ func write(ctx context.Context, base *os.File, out string, perm os.FileMode, l l
 		return err
 	}
 	defer f.Abort()
-	if err = duplicate(ctx, f.File, base, l.size, written); err == nil {
+	if err = duplicate(ctx, f.File, base, size, written); err == nil {
+		err = f.Truncate(size) // all blocks may be shared
+	}
+	if err == nil {
 		err = finish(ctx, f, l, written)
 	}
 	if err != nil {

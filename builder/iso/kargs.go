@@ -143,6 +143,8 @@ func (i *Image) readKargs(k *Kargs) error {
 // and to append, in this order.
 type KargsEdit struct{ Append, Delete, Replace []string }
 
+func (e KargsEdit) isZero() bool { return len(e.Append)+len(e.Delete)+len(e.Replace) == 0 }
+
 // special are the characters that GRUB's configuration interprets and isolinux does not.
 const special = "\"'\\$`;&|<>{}#"
 
@@ -155,24 +157,10 @@ func CheckKarg(arg string) error {
 	return nil
 }
 
-// needed are prefixes of the arguments by which a live system finds its medium and its Ignition
-// config.
-var needed = []string{"coreos.liveiso=", "ignition.firstboot"}
-
 // apply returns the new text.
 func (e KargsEdit) apply(text string) (string, error) {
-	before := strings.Fields(text)
-	after, err := e.change(slices.Clone(before))
-	if err != nil {
-		return "", err
-	}
-	for _, arg := range before {
-		isNeeded := slices.ContainsFunc(needed, func(n string) bool { return strings.HasPrefix(arg, n) })
-		if isNeeded && !slices.Contains(after, arg) {
-			return "", fmt.Errorf("%w: the live system needs %q", ErrKargs, arg)
-		}
-	}
-	return strings.Join(after, " "), nil
+	args, err := e.change(strings.Fields(text))
+	return strings.Join(args, " "), err
 }
 
 func (e KargsEdit) change(args []string) ([]string, error) {
@@ -212,11 +200,7 @@ func (e KargsEdit) change(args []string) ([]string, error) {
 }
 
 // edit returns all areas with the changed text.
-func (k Kargs) edit(e KargsEdit) ([]patch, error) {
-	text, err := e.apply(k.Current)
-	if err != nil {
-		return nil, err
-	}
+func (k Kargs) edit(text string) ([]patch, error) {
 	var patches []patch
 	for _, a := range k.areas {
 		if strings.IndexByte(text, a.end) >= 0 {

@@ -65,7 +65,7 @@ func Reset(ctx context.Context, edited, out string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", edited, err)
 	}
-	return write(ctx, f, out, 0o644, l, nil)
+	return write(ctx, f, l.size, out, 0o644, l, nil)
 }
 
 // pristine returns the layout of the base.
@@ -101,25 +101,23 @@ func (i *Image) pristine() (layout, error) {
 // Base reads the base of an edited image.
 func (i *Image) Base() (io.Reader, int64, error) {
 	l, err := i.pristine()
-	return &overlay{Reader: io.NewSectionReader(i, 0, l.size), patches: l.patches}, l.size, err
+	return io.NewSectionReader(overlay{i, l.patches}, 0, l.size), l.size, err
 }
 
 // overlay reads an image with patches applied in order.
 type overlay struct {
-	io.Reader
+	io.ReaderAt
 	patches []patch
-	at      int64
 }
 
-func (o *overlay) Read(b []byte) (int, error) {
-	n, err := o.Reader.Read(b)
+func (o overlay) ReadAt(b []byte, at int64) (int, error) {
+	n, err := o.ReaderAt.ReadAt(b, at)
 	for _, p := range o.patches {
-		from, to := max(p.offset, o.at), min(p.offset+int64(len(p.content)), o.at+int64(n))
+		from, to := max(p.offset, at), min(p.offset+int64(len(p.content)), at+int64(n))
 		if from < to {
-			copy(b[from-o.at:to-o.at], p.content[from-p.offset:])
+			copy(b[from-at:to-at], p.content[from-p.offset:])
 		}
 	}
-	o.at += int64(n)
 	return n, err
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -25,9 +26,15 @@ func (v *Result) medium(ctx context.Context, r *release.Release, sums layout.Sum
 		got, err := v.sumInISO(ctx, r, file, sums, hooks)
 		if got != "" && got != sums[file] {
 			err = fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file])
+			if file == artifact.ISOBase {
+				err = fmt.Errorf("%w; damaged, or edited after pinbox made it, as by isohybrid or implantisomd5: edit the base, and "+
+					"build the ISO again", err)
+			}
 		}
 		errs = append(errs, err)
 	}
+	notes, err := iso.Of(r.Image).DiskNotes()
+	v.Unchecked, errs = append(v.Unchecked, notes...), append(errs, err)
 	lock, err := r.Lock()
 	if err != nil {
 		return errors.Join(errs...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -88,7 +89,6 @@ type section struct {
 // pkg/config/config.go). Later files replace pinned_images and add to
 // storage_option.
 func ReadConfig(etc fs.FS) (Config, error) {
-	c := Config{InternalRepair: true}
 	files := []string{"crio.conf"}
 	err := fs.WalkDir(etc, "crio.conf.d", func(name string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
@@ -99,11 +99,29 @@ func ReadConfig(etc fs.FS) (Config, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return Config{}, err
 	}
-	var errs []error
 	budget := int64(maxConfig)
-	for _, name := range files {
+	return readFiles(files, func(name string) ([]byte, error) {
 		content, err := read(etc, name, budget)
 		budget -= int64(len(content))
+		return content, err
+	})
+}
+
+// ReadFiles reads the configuration from the contents of files, by their paths below /etc/crio.
+func ReadFiles(contents map[string][]byte) (Config, error) {
+	files := slices.DeleteFunc(slices.Collect(maps.Keys(contents)), func(name string) bool {
+		return name != "crio.conf" && !strings.HasPrefix(name, "crio.conf.d/")
+	})
+	slices.SortFunc(files, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
+	return readFiles(files, func(name string) ([]byte, error) { return contents[name], nil })
+}
+
+// readFiles reads files in this order.
+func readFiles(files []string, read func(name string) ([]byte, error)) (Config, error) {
+	c := Config{InternalRepair: true}
+	var errs []error
+	for _, name := range files {
+		content, err := read(name)
 		if err == nil {
 			err = c.add(name, content)
 		}
@@ -181,16 +199,22 @@ func replace[T any](old, by *T) {
 	}
 }
 
+// Missing counts the images that it does not pin.
+func (c Config) Missing(images []pinset.Image) (n int) {
+	pins := newPatterns(c.PinnedImages)
+	for _, img := range images {
+		if !pins.match(img.String()) {
+			n++
+		}
+	}
+	return n
+}
+
 // CheckPins returns an error if the configuration does not pin these images, or lets CRI-O remove
 // them: internal_repair.
 func (c Config) CheckPins(images []pinset.Image) error {
 	var errs []error
-	pins, missing := newPatterns(c.PinnedImages), 0
-	for _, img := range images {
-		if !pins.match(img.String()) {
-			missing++
-		}
-	}
+	missing := c.Missing(images)
 	switch {
 	case missing == 0:
 	case c.PinnedBy == "":

@@ -102,7 +102,7 @@ func TestInstall(t *testing.T) {
 	if out := fixtures.Run(t, "sgdisk", "--verify", device); !strings.Contains(out, "No problems found") {
 		t.Errorf("got %s, want no problems", out)
 	}
-	info := fixtures.Run(t, "sgdisk", "--info=5", device)
+	info := fixtures.Run(t, "sgdisk", "--info=128", device)
 	for _, want := range []string{
 		"Partition name: 'pinbox-store'", fmt.Sprintf("First sector: %d ", r.Start/512), "Linux filesystem",
 	} {
@@ -113,6 +113,11 @@ func TestInstall(t *testing.T) {
 	if out := fixtures.Run(t, "sgdisk", "--print", device); !strings.Contains(out,
 		"00000000-0000-4000-A000-000000000001") {
 		t.Errorf("got\n%s\nwant the GUID of the image, which CoreOS replaces at the first boot", out)
+	}
+	// Ignition adds the partition of /var by the number that OpenShift documents for it.
+	fixtures.Run(t, "sgdisk", "--new=5:0:+8M", "--change-name=5:var", device)
+	if content, err = os.ReadFile(device); err != nil || !bytes.Equal(content[r.Start:r.Start+int64(len(store))], store) {
+		t.Errorf("with /var: got other bytes, %v, at %d, want the store", err, r.Start)
 	}
 	// The second run finds the complete store, and writes nothing.
 	if r, err = partition.Install(t.Context(), o); err != nil || !r.Found {

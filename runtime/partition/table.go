@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -32,6 +33,7 @@ var (
 type table struct {
 	Label      string
 	SectorSize int64
+	Length     string `json:"table-length"` // how many entries it has room for; "" for 128
 	Partitions []entry
 }
 
@@ -39,6 +41,7 @@ type entry struct {
 	Node        string
 	Start, Size int64
 	Name        string
+	Number      int `json:"-"` // of a new one
 }
 
 // readTable reads the table of a disk.
@@ -112,10 +115,38 @@ func (t table) allocate(disk, size int64) (e entry, err error) {
 		return e, fmt.Errorf("%w: it needs %s, and %s are free behind the last partition",
 			ErrSpace, bytesize.Format(bytes), bytesize.Format(max(last-taken, 0)))
 	}
-	return entry{Start: start / t.SectorSize, Size: bytes / t.SectorSize, Name: layout.PartitionLabel}, nil
+	number, err := t.number()
+	return entry{
+		Start: start / t.SectorSize, Size: bytes / t.SectorSize, Name: layout.PartitionLabel, Number: number,
+	}, err
 }
 
-// script is the input of `sfdisk --append`.
+// number returns the highest that is free: Ignition finds partitions by their numbers, and documents for CoreOS give
+// the first free ones to others, such as 5 to /var.
+func (t table) number() (int, error) {
+	highest := layout.PartitionNumber
+	if t.Length != "" {
+		length, err := strconv.Atoi(t.Length)
+		if err != nil {
+			return 0, fmt.Errorf("%w: length %q", ErrTable, t.Length)
+		}
+		highest = min(highest, length)
+	}
+	taken := map[int]bool{}
+	for _, p := range t.Partitions {
+		if n, err := strconv.Atoi(p.Node[len(strings.TrimRight(p.Node, "0123456789")):]); err == nil {
+			taken[n] = true
+		}
+	}
+	for n := highest; n > 0; n-- {
+		if !taken[n] {
+			return n, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: all %d entries of its partition table are taken", ErrSpace, highest)
+}
+
+// script is the input of sfdisk, which takes the number from the digits before the colon.
 func (e entry) script() string {
-	return fmt.Sprintf("start=%d, size=%d, type=%s, name=%q\n", e.Start, e.Size, linuxData, e.Name)
+	return fmt.Sprintf("%d : start=%d, size=%d, type=%s, name=%q\n", e.Number, e.Start, e.Size, linuxData, e.Name)
 }

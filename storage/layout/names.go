@@ -112,6 +112,9 @@ const (
 // PartitionLabel is the label of the GPT partition that an installation creates for the store.
 const PartitionLabel = "pinbox-store"
 
+// PartitionNumber is the number of that partition, the highest that every GPT has, so that it is nobody else's.
+const PartitionNumber = 128
+
 // Folders and files on a node.
 const (
 	NodeDir     = "/var/lib/pinbox"
