@@ -102,6 +102,9 @@ func (o OpenShift) RuntimeConfig() bool { return o.Podman && !o.minor().Before(s
 // Policies reports whether the cluster has NodeDisruptionPolicies.
 func (o OpenShift) Policies() bool { return !o.minor().Before(policies) }
 
+// maxLabel is the most characters of the value of a label: Kubernetes, "Labels and Selectors".
+const maxLabel = 63
+
 // validate checks spec.openshift.
 func (o *OpenShift) validate() error {
 	if o == nil {
@@ -114,6 +117,10 @@ func (o *OpenShift) validate() error {
 	for i, pool := range o.Pools {
 		if !pinset.ValidName(pool) || slices.Contains(o.Pools[:i], pool) {
 			return fmt.Errorf("spec.openshift.pools: %q is not the name of one more MachineConfigPool", pool)
+		}
+		if len(pool) > maxLabel {
+			return fmt.Errorf("spec.openshift.pools: %q has %d characters, and as the label of a MachineConfig at most %d",
+				pool, len(pool), maxLabel)
 		}
 	}
 	preview := !v.Before(previewed) && v.Before(pinning)
