@@ -45,17 +45,23 @@ func Check(ctx context.Context, o Options) (warnings []string, err error) {
 	return append(warnings, config.Warnings()...), errors.Join(append(errs, err)...)
 }
 
-// configure renders the first-boot configuration: first with each file alone, so that one error does not hide
-// another, and then with all of them, if the appliance is valid.
+// configure renders the first-boot configuration. If that fails, or if the appliance is not valid, it renders it with each
+// file alone, so that one error does not hide another.
 func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byte) (
 	config firstboot.Files, err error,
 ) {
 	var base *iso.Base
+	var opened error
 	if a.Spec.ISO.Base != "" {
-		base, err = iso.OpenBase(a.Spec.ISO.Base)
+		base, opened = iso.OpenBase(a.Spec.ISO.Base)
 		defer func() { err = errors.Join(err, base.Close()) }()
 	}
-	errs := []error{source.InField("spec.iso", err)}
+	if opened == nil && valid {
+		if config, err = firstboot.Configure(a, base, sets, registries, pinset.Program{}); err == nil {
+			return config, nil
+		}
+	}
+	errs := []error{source.InField("spec.iso", opened)}
 	try := func(field string, base *iso.Base, fill func(*spec.Spec)) {
 		alone := a
 		if !valid { // only the files are checked
@@ -70,11 +76,11 @@ func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byt
 		try("spec.ignition.butane", nil, func(s *spec.Spec) { s.Ignition.Butane = []string{name} })
 	}
 	try("spec.node.pullSecret", nil, func(s *spec.Spec) { s.Node.PullSecret = a.Spec.Node.PullSecret })
-	if errs[0] == nil && valid {
+	if opened == nil && valid {
 		try("spec.iso", base, func(s *spec.Spec) { s.ISO = a.Spec.ISO })
 	}
-	if err := errors.Join(errs...); err != nil || !valid {
-		return config, err
+	if alone := errors.Join(errs...); alone != nil || !valid {
+		return firstboot.Files{}, alone
 	}
-	return firstboot.Configure(a, base, sets, registries, pinset.Program{})
+	return config, err
 }

@@ -1,13 +1,13 @@
 package firstboot
 
 import (
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -221,29 +221,56 @@ func (c Files) fit(s spec.Spec) (Files, error) {
 	if err != nil {
 		return Files{}, err
 	}
-	with := func(n int) (Files, error) {
+	stays := func(config ignition.Config, err error) error {
+		part, bytes := config.LargestPart()
+		return fmt.Errorf("%w: with %d files left for the store, the largest that must stay is %s with %d bytes",
+			err, len(candidates), part, bytes)
+	}
+	if len(candidates) == 0 {
+		return Files{}, stays(c.config, tooLarge)
+	}
+	// It takes long to render many files, so the search begins where the sizes say that it ends. low files are too
+	// few, and high are enough.
+	best, low, high := Files{}, 0, len(candidates)+1
+	for n, step := estimate(candidates, iso.Overflow(tooLarge)), 1; high-low > 1; step *= 2 {
 		config := c.config
 		config.StoreFiles = candidates[:n]
 		files, err := render(s, config, c.base)
 		if err == nil {
 			err = files.check(s)
 		}
-		return files, err
-	}
-	files, err := with(len(candidates))
-	if errors.Is(err, iso.ErrTooLarge) {
-		part, bytes := files.config.LargestPart()
-		return Files{}, fmt.Errorf("%w: with %d files left for the store, the largest that must stay is %s with %d bytes",
-			err, len(candidates), part, bytes)
-	}
-	sort.Search(len(candidates), func(n int) bool {
-		fewer, tooLarge := with(n)
-		if tooLarge == nil {
-			files = fewer // the search ends at the smallest n that fits
+		switch {
+		case err == nil:
+			best, high, n = files, n, max(n-step, (low+n)/2)
+		case !errors.Is(err, iso.ErrTooLarge):
+			return Files{}, err
+		case n == len(candidates):
+			return Files{}, stays(config, err)
+		default:
+			low, n = n, min(n+step, (n+high)/2)
 		}
-		return tooLarge == nil
-	})
-	return files, err
+	}
+	return best, nil
+}
+
+// estimate returns how many files have these bytes when they are compressed; at least one.
+func estimate(files []provision.File, bytes int64) (n int) {
+	for ; n < len(files) && bytes > 0; n++ {
+		var packed counter
+		z := gzip.NewWriter(&packed)
+		_, _ = z.Write(files[n].Content) // a counter has no errors
+		_ = z.Close()
+		bytes -= int64(packed)
+	}
+	return max(n, 1)
+}
+
+// counter counts what is written.
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
 }
 
 // check reports whether the configs fit into the base ISO, before anything is fetched.

@@ -171,9 +171,24 @@ func (ed editor) embed(config []byte, grow bool) (p patch, moved movedFile, err 
 			largest = m
 		}
 	}
-	return p, moved, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of %d; "+
-		"the largest member is %s with %d bytes",
-		ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))
+	return p, moved, overflow{over, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of "+
+		"%d; the largest member is %s with %d bytes", ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))}
+}
+
+// overflow is an ErrTooLarge of a config.
+type overflow struct {
+	bytes int64
+	error
+}
+
+func (o overflow) Unwrap() error { return o.error }
+
+// Overflow returns by how many bytes a config is larger than its area, compressed; 0 if the error does not say it.
+func Overflow(err error) int64 {
+	if o := (overflow{}); errors.As(err, &o) {
+		return o.bytes
+	}
+	return 0
 }
 
 // extend adds zeros to content, up to a size in bytes.

@@ -103,6 +103,9 @@ func (o OpenShift) RuntimeConfig() bool { return o.Podman && !o.minor().Before(s
 // Policies reports whether the cluster has NodeDisruptionPolicies.
 func (o OpenShift) Policies() bool { return !o.minor().Before(policies) }
 
+// maxLabel is the most characters of the value of a label: Kubernetes, "Labels and Selectors".
+const maxLabel = 63
+
 // validate checks spec.openshift. It reports all errors at once.
 func (o *OpenShift) validate() error {
 	if o == nil {
@@ -113,6 +116,10 @@ func (o *OpenShift) validate() error {
 	for i, pool := range o.Pools {
 		if !pinset.ValidName(pool) || slices.Contains(o.Pools[:i], pool) {
 			refuse("spec.openshift.pools: %q is not the name of one more MachineConfigPool", pool)
+		}
+		if len(pool) > maxLabel {
+			refuse("spec.openshift.pools: %q has %d characters, and as the label of a MachineConfig at most %d", pool, len(pool),
+				maxLabel)
 		}
 	}
 	knownAPI := o.API == "" || o.API == "v1" || o.API == "v1alpha1"
