@@ -49,7 +49,7 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	o.Appliance.Spec.Node.AutoAttach, o.Appliance.Metadata.Release = m.later, 1
 	build(t, o)
 	binds := map[string]string{
-		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
+		"/usr/bin/crio":  crio.Program(t),
 		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
 		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
 	}

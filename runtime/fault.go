@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"errors"
+	"net/http"
 	"regexp"
 	"strings"
 
@@ -75,9 +76,14 @@ type Fault struct {
 	Text  string
 }
 
-func faultOf(err error) Fault { return Fault{Classify(err), cleanText(err)} }
-
-// cleanText removes the prefix that gRPC adds.
-func cleanText(err error) string {
-	return strings.TrimPrefix(err.Error(), "rpc error: code = Unknown desc = ")
+func faultOf(err error) Fault {
+	text := strings.TrimPrefix(err.Error(), "rpc error: code = Unknown desc = ") // gRPC adds it
+	if noTLS.MatchString(text) {
+		text += "; to use the registry all the same, write `insecure = true` for it in registries.conf"
+	}
+	return Fault{Classify(err), text}
 }
+
+// noTLS matches errors of a registry that serves plain HTTP, or has an untrusted certificate: CRI-O's texts, and those
+// of containers/image.
+var noTLS = regexp.MustCompile(http.ErrSchemeMismatch.Error() + `|x509: `)

@@ -206,6 +206,21 @@ func TestParseReserve(t *testing.T) {
 	}
 }
 
+// What a pull or a look-up says of a registry without TLS, or with an untrusted certificate, says what to do.
+func TestFaultOfRegistryWithoutTLS(t *testing.T) {
+	const cure = "; to use the registry all the same, write `insecure = true` for it in registries.conf"
+	for text, want := range map[string]string{
+		"Get \"https://127.0.0.1:1/v2/\": http: server gave HTTP response to HTTPS client": cure,
+		"tls: failed to verify certificate: x509: certificate signed by unknown authority": cure,
+		"manifest unknown": "",
+	} {
+		err := errors.New("rpc error: code = Unknown desc = pinging container registry a.b: " + text)
+		if got := faultOf(err).Text; got != "pinging container registry a.b: "+text+want {
+			t.Errorf("got %q, want %q after the text", got, want)
+		}
+	}
+}
+
 // The texts are errors of CRI-O 1.34 and of containers/image.
 func TestClassify(t *testing.T) {
 	const unknown = "rpc error: code = Unknown desc = unable to try pulling possible OCI artifact: build image source: " +

@@ -180,7 +180,7 @@ func TestPermanentRegistryFaults(t *testing.T) {
 		t.Errorf("got the good image %s, want it pinned", got)
 	}
 	for name, test := range tests {
-		if got := int(met[name].Load()); got < test.tries || test.tries == 1 && got > 2 {
+		if got := int(met[name].Load()); got < test.tries || test.tries == 1 && got > 3 { // CRI-O 1.36 tries an image as an artifact, too
 			t.Errorf("%s: got %d attempts, want %d", name, got, test.tries)
 		}
 		if got := states(s)[pins[name]]; got != runtime.Missing {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
+	"github.com/pinbox/pinbox/fixtures/crio"
 )
 
 // setUpMachine makes a node of a machine with CRI-O, reboots it, and undoes that: each twice, and killed in between.
@@ -152,7 +153,7 @@ StandardError=tty
 		"check": setUpMachine,
 	}
 	out, code := fixtures.Boot(t, t.TempDir(), "check.service", files, map[string]string{
-		"/usr/bin/crio":  fixtures.Peer(t, "crio"),
+		"/usr/bin/crio":  crio.Program(t),
 		"/usr/bin/pinns": fixtures.Peer(t, "pinns"),
 		"/usr/bin/guest": fixtures.Program(t, "github.com/pinbox/pinbox/fixtures/live/guest"),
 		"/appliance":     o.Out,

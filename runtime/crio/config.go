@@ -50,7 +50,7 @@ type Config struct {
 	SignaturePolicy string
 	// BigFiles is where pulls keep blobs until they are unpacked; "" means /var/tmp.
 	BigFiles string
-	// Insecure are registries to use without TLS, if ReadsInsecureRegistries.
+	// Insecure are registries to use without TLS; InsecureRegistries says for which versions.
 	Insecure []string
 	// PauseImage is the image of each pod's own container; "" means CRI-O's default.
 	PauseImage string
@@ -292,10 +292,13 @@ func (c Config) ImageStores() (all []string) {
 	return all
 }
 
-// ReadsInsecureRegistries reports whether CRI-O of a version reads insecure_registries: from 1.36 on, only
-// registries.conf counts. A version that cannot be read counts as an older one.
-func ReadsInsecureRegistries(version string) bool {
+// InsecureRegistries are the hosts and networks that CRI-O of a version uses without TLS by itself: those of
+// insecure_registries, and loopback. From 1.35 on there are none: only registries.conf counts. A version that cannot be
+// read counts as an older one.
+func (c Config) InsecureRegistries(version string) []string {
 	var major, minor int
-	_, err := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return err != nil || major == 1 && minor < 36
+	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err == nil && (major != 1 || minor >= 35) {
+		return nil
+	}
+	return append([]string{"127.0.0.0/8"}, c.Insecure...)
 }

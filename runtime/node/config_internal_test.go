@@ -53,9 +53,9 @@ func TestStoreThatIsNamedTwice(t *testing.T) {
 	}
 }
 
-// From 1.36 on CRI-O ignores insecure_registries, so pinbox-node asks as CRI-O does.
+// From 1.35 on CRI-O ignores insecure_registries and uses TLS on loopback, so pinbox-node asks as CRI-O does.
 func TestInsecureRegistriesOfCRIO(t *testing.T) {
-	for release, want := range map[string][]string{"1.35.6": {"10.0.0.1:5000"}, "1.36.0": nil} {
+	for release, want := range map[string][]string{"1.34.0": {"127.0.0.0/8", "10.0.0.1:5000"}, "1.35.0": nil} {
 		t.Run(release, func(t *testing.T) {
 			server := fakecri.Server{Name: "cri-o", Release: release}
 			server.Start(t)

@@ -185,17 +185,18 @@ func readSelf() (pinset.Program, error) {
 	return pinset.ReadProgram(f)
 }
 
-// insecure are the registries that CRI-O uses without TLS by its own configuration.
+// insecure are the registries that the CRI-O which runs uses without TLS by itself.
 func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Config) []string {
-	if len(config.Insecure) == 0 || !listens(n.s.Socket) {
+	if !listens(n.s.Socket) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	if _, version, err := client.Version(ctx); err != nil || !crio.ReadsInsecureRegistries(version) {
-		return nil
+	_, version, err := client.Version(ctx)
+	if err != nil {
+		return nil // the pass reports the error
 	}
-	return config.Insecure
+	return config.InsecureRegistries(version)
 }
 
 func (n *Node) stagingDir(config crio.Config) string {

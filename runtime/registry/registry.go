@@ -32,7 +32,7 @@ type Client struct {
 	// AuthFile is CRI-O's global_auth_file; "" means the default files of
 	// containers-auth.json(5).
 	AuthFile string
-	// Insecure are hosts and networks that CRI-O uses without TLS; loopback always is one.
+	// Insecure are hosts and networks that CRI-O uses without TLS by itself; registries.conf may name more.
 	Insecure []string
 	// Cache is a folder for manifests, which never change; "" for none. With
 	// ReadOnly it is used but not filled.
@@ -99,7 +99,7 @@ func (c Client) system(img pinset.Image) (*imgtypes.SystemContext, error) {
 	return sys, nil
 }
 
-// insecure is CRI-O's rule: isSecureIndex in its internal/storage/image.go.
+// insecure is the rule of CRI-O before 1.35: isSecureIndex in its internal/storage/image.go.
 func (c Client) insecure(img pinset.Image) bool {
 	host, _, _ := strings.Cut(img.Repository, "/")
 	if slices.Contains(c.Insecure, host) {
@@ -113,7 +113,7 @@ func (c Client) insecure(img pinset.Image) bool {
 	if err != nil {
 		return false // the request will fail with the reason
 	}
-	for _, network := range append([]string{"127.0.0.0/8"}, c.Insecure...) {
+	for _, network := range c.Insecure {
 		_, block, err := net.ParseCIDR(network)
 		if err == nil && slices.ContainsFunc(addresses, block.Contains) {
 			return true

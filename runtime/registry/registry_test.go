@@ -126,6 +126,7 @@ func TestCredentials(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			test.client.Insecure = []string{"127.0.0.0/8"}
 			locked, err := test.client.Resolve(t.Context(), image(t, test.pin))
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
@@ -137,11 +138,35 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// A registry without TLS is used if CRI-O would use it so, by itself or by registries.conf. Loopback is no exception.
+func TestRegistryWithoutTLS(t *testing.T) {
+	r, _, pin := serveRegistry(t, "")
+	for name, test := range map[string]struct {
+		insecure []string
+		conf     string
+		want     bool
+	}{
+		"neither":         {},
+		"another network": {insecure: []string{"10.0.0.0/8", "127.0.0.1:1"}},
+		"its network":     {insecure: []string{"10.0.0.0/8", "127.0.0.0/8"}, want: true},
+		"its host":        {insecure: []string{r.Host}, want: true},
+		"registries.conf": {conf: fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", r.Host), want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := registry.Client{Insecure: test.insecure, RegistriesConf: writeFile(t, test.conf)}
+			_, err := c.Resolve(t.Context(), image(t, pin))
+			if test.want && err != nil || !test.want && !errors.Is(err, http.ErrSchemeMismatch) {
+				t.Errorf("got %v, want success: %v", err, test.want)
+			}
+		})
+	}
+}
+
 // A manifest never changes, so it is requested once and cached. A cached manifest counts only if it
 // has the digest in its name.
 func TestManifestsAreCached(t *testing.T) {
 	_, access, pin := serveRegistry(t, "")
-	c := registry.Client{Cache: filepath.Join(t.TempDir(), "manifests")}
+	c := registry.Client{Insecure: []string{"127.0.0.0/8"}, Cache: filepath.Join(t.TempDir(), "manifests")}
 	resolve := func(when string, requests int) {
 		t.Helper()
 		if _, err := c.Resolve(t.Context(), image(t, pin)); err != nil {
@@ -191,7 +216,7 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	locked, err := registry.Client{}.Resolve(t.Context(), image(t, pin))
+	locked, err := registry.Client{Insecure: []string{"127.0.0.0/8"}}.Resolve(t.Context(), image(t, pin))
 	if err != nil || locked.Manifest.String() != want.String() || locked.Index != image(t, pin).Digest ||
 		len(locked.Layers) != 3 {
 		t.Errorf("got %+v, %v, want the manifest %s with three layers", locked, err, want)
@@ -203,7 +228,7 @@ func TestIndexIsTheImageForThisPlatform(t *testing.T) {
 	if pin, err = r.PushIndex(t.Context(), "ns/empty", empty); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); err == nil ||
+	if _, err := (registry.Client{Insecure: []string{"127.0.0.0/8"}}).Resolve(t.Context(), image(t, pin)); err == nil ||
 		!strings.Contains(err.Error(), "no image found") {
 		t.Errorf("an empty index: got %v, want that no image was found", err)
 	}
@@ -219,7 +244,7 @@ func TestDigestMismatch(t *testing.T) {
 		_, _ = w.Write([]byte(`{"schemaVersion":2}`))
 		return true
 	})
-	if _, err := (registry.Client{}).Resolve(t.Context(), image(t, pin)); !errors.Is(err, registry.ErrDigest) {
+	if _, err := (registry.Client{Insecure: []string{"127.0.0.0/8"}}).Resolve(t.Context(), image(t, pin)); !errors.Is(err, registry.ErrDigest) {
 		t.Errorf("got %v, want %v", err, registry.ErrDigest)
 	}
 }
@@ -242,12 +267,8 @@ func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
 		Type: "CERTIFICATE", Bytes: front.Certificate().Raw,
 	}))))
 	host := strings.TrimPrefix(front.URL, "https://")
-	// By a mirror, since registries on loopback need no TLS.
-	c := registry.Client{
-		AuthFile:       writeAuthFile(t, host, "me"),
-		RegistriesConf: writeFile(t, fmt.Sprintf("[[registry]]\nprefix = \"source.invalid\"\nlocation = %q\n", host)),
-	}
-	img := image(t, "source.invalid"+pin[strings.Index(pin, "/"):])
+	c := registry.Client{AuthFile: writeAuthFile(t, host, "me")}
+	img := image(t, host+pin[strings.Index(pin, "/"):])
 	for name, test := range map[string]struct {
 		address string
 		serve   func(*httptest.Server)
