@@ -30,12 +30,15 @@ func TestMissingInACluster(t *testing.T) {
 {"apiVersion": "example.com/v1", "kind": "Driver", "metadata": {"uid": "4", "name": "gpu"}, "spec": {"agent": "quay.io/site/agent:1"}},
 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "written"}, "spec": {"containers": [{"image": "quay.io/site/written:1"}]}}
 ]}`
-	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(list))
+	const gathered = `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"uid": "5", "namespace": "etcd", "name": "etcd-0"},
+ "spec": {"containers": [{"image": "quay.io/site/etcd:3"}]}, "status": {"containerStatuses": [{"image": "quay.io/site/other:9"}]}}]}`
+	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(list+gathered))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []lint.Missing{
 		{Live: source.Live{Owner: "Driver/gpu"}, Images: []string{"quay.io/site/agent:1"}},
+		{Live: source.Live{Namespace: "etcd", Owner: "Pod/etcd-0"}, Images: []string{"quay.io/site/etcd:3"}},
 		{Live: source.Live{Namespace: "kube-system", Owner: "DaemonSet/net"}, Images: []string{"docker.io/library/nginx:latest"}},
 		{
 			Live:   source.Live{Namespace: "web", Owner: "Deployment/shop"},

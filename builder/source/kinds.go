@@ -161,6 +161,13 @@ func (f imageField) mappings(key string, value *yaml.Node) (all []*yaml.Node) {
 	return fields
 }
 
+// kind returns the kind of the object without its group.
+func (o object) kind() string {
+	kind, _, _ := strings.Cut(o.name, "/")
+	kind, _, _ = strings.Cut(kind, ".")
+	return kind
+}
+
 // Live is where an object is in a cluster.
 type Live struct {
 	Namespace string `json:"namespace,omitempty"`

@@ -197,6 +197,8 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	if isObject {
 		o.nested, o.root = in.nested, len(w.path)
 		in = o
+	} else if from := liveOf(n, strings.TrimSuffix(in.kind(), "List")); from != (Live{}) {
+		in.from, isObject = from, true // an item of a list, of which must-gather leaves out the kind
 	}
 	w.set(n)
 	w.kubelet(n)
