@@ -201,7 +201,8 @@ func checkAlgorithm(what string, d digest.Digest) error {
 
 // checkPlatform compares the platform in a configuration with the client's. CRI-O pulls what it is told to, also an
 // image for another platform, but its programs do not run: that is an error, unless the image has none, as those of OLM
-// have not, which are published for amd64 alone, or an index says that it is for the client's platform, or the user takes it (asked). The
+// have not, which are published for amd64 alone, or an index says that it is for the client's platform, or the user
+// takes it (asked). The
 // warning is "" if the platforms are equal.
 func (c *Client) checkPlatform(config *imgspecv1.Image, listed, asked bool) (warning string, err error) {
 	arch := config.Architecture

@@ -37,6 +37,9 @@ func Check(objects source.Objects, lock pinset.Lock) []Finding {
 	for _, p := range objects.Possible {
 		l.possible(p)
 	}
+	for _, u := range objects.Unread {
+		l.add(u.At, "not-read", "give the images in it with --image", "%s", u)
+	}
 	for _, k := range objects.Kubelets {
 		l.kubelet(k)
 	}

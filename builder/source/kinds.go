@@ -106,6 +106,8 @@ type object struct {
 	imageKind
 	// name is the kind with its group, as kubectl writes it, and the name.
 	name string
+	// from is where the object is in a cluster; zero for one of a file that somebody wrote.
+	from Live
 	// nested is true in an object that stands in a text of another one.
 	nested bool
 	// root is how many elements of the path lead to the object.
@@ -128,6 +130,7 @@ func objectOf(n *yaml.Node) (o object, ok bool) {
 	if name := document.Text(document.Field(document.Field(n, "metadata"), "name")); name != "" {
 		o.name += "/" + name
 	}
+	o.from = liveOf(n, kind)
 	for _, k := range imageKinds() {
 		if k.group == group && (len(k.kinds) == 0 || slices.Contains(k.kinds, kind)) {
 			o.none, o.unsure, o.expression, o.fields = k.none, k.unsure, k.expression, append(o.fields, k.fields...)
@@ -156,4 +159,42 @@ func (f imageField) mappings(key string, value *yaml.Node) (all []*yaml.Node) {
 		fields = append(fields, document.Field(n, below))
 	}
 	return fields
+}
+
+// kind returns the kind of the object without its group.
+func (o object) kind() string {
+	kind, _, _ := strings.Cut(o.name, "/")
+	kind, _, _ = strings.Cut(kind, ".")
+	return kind
+}
+
+// Live is where an object is in a cluster.
+type Live struct {
+	Namespace string `json:"namespace,omitempty"`
+	// Owner is the kind and the name of what the object belongs to: of its controller, or its own.
+	Owner string `json:"owner"`
+}
+
+// liveOf returns where an object is that a cluster has printed: its API server gives each a UID.
+func liveOf(n *yaml.Node, kind string) Live {
+	meta := document.Field(n, "metadata")
+	if document.Text(document.Field(meta, "uid")) == "" {
+		return Live{}
+	}
+	owner, name := kind, document.Text(document.Field(meta, "name"))
+	if owners := document.Field(meta, "ownerReferences"); owners != nil && len(owners.Content) > 0 {
+		of := owners.Content[0]
+		for _, o := range owners.Content {
+			if document.Text(document.Field(o, "controller")) == "true" {
+				of = o
+			}
+		}
+		owner, name = document.Text(document.Field(of, "kind")), document.Text(document.Field(of, "name"))
+	}
+	// A Deployment names its ReplicaSets after this label of their pods.
+	hash := document.Text(document.Field(document.Field(meta, "labels"), "pod-template-hash"))
+	if base, ok := strings.CutSuffix(name, "-"+hash); ok && hash != "" && owner == "ReplicaSet" {
+		owner, name = "Deployment", base
+	}
+	return Live{printable(document.Text(document.Field(meta, "namespace"))), printable(owner + "/" + name)}
 }

@@ -107,6 +107,9 @@ func ReadManifests(ctx context.Context, path string, possible PossibleImages) (L
 			l.Names, errs = append(l.Names, name), append(errs, err)
 		}
 	}
+	for _, u := range objects.Unread {
+		l.Warnings = append(l.Warnings, u.At.Position()+": "+u.String())
+	}
 	switch {
 	case possible == TakePossible:
 		for _, p := range objects.Possible {

@@ -38,6 +38,8 @@ type Use struct {
 	Volume bool
 	// Expression is true if the image is substituted when the object runs.
 	Expression bool
+	// From is where the object is in a cluster; zero if it is of no cluster.
+	From Live
 }
 
 // Puller is the component that pulls an image; it decides when the registry is contacted.
@@ -71,6 +73,8 @@ type Objects struct {
 	Sets []RawSet
 	// Possible are names that may be images, and are not among the uses.
 	Possible []Possible
+	// Unread are texts that were not read.
+	Unread []Unread
 	// Kubelets are policies of kubelets, and AlwaysPull where an API server gets AlwaysPullImages.
 	Kubelets   []KubeletPolicy
 	AlwaysPull []Field
@@ -193,6 +197,8 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	if isObject {
 		o.nested, o.root = in.nested, len(w.path)
 		in = o
+	} else if from := liveOf(n, strings.TrimSuffix(in.kind(), "List")); from != (Live{}) {
+		in.from, isObject = from, true // an item of a list, of which must-gather leaves out the kind
 	}
 	w.set(n)
 	w.kubelet(n)
@@ -234,7 +240,7 @@ const unrendered = "{{ }}"
 
 func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	image, policy := document.Field(n, f.image), document.Field(n, f.policy)
-	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller, Volume: f.volume}
+	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller, Volume: f.volume, From: in.from}
 	text, ok := strings.CutPrefix(use.Image.Text, f.transport)
 	if !ok && strings.HasPrefix(text, "oci-archive:") { // a file
 		return

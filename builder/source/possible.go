@@ -30,6 +30,20 @@ type Possible struct {
 	Path string
 	// Refused is true if the source refuses the name, unless another source has it.
 	Refused bool
+	// From is where the object is in a cluster; zero if it is of no cluster.
+	From Live
+}
+
+// Unread is a text that is YAML, JSON or base64 of these, and that stands so deep in others that it is not read.
+type Unread struct {
+	At Field
+	// Object and Path are as in Possible.
+	Object, Path string
+}
+
+// String says what is not read.
+func (u Unread) String() string {
+	return fmt.Sprintf("%s in %s is not read: it stands in %d texts, one in the other", u.Path, u.Object, maxNesting)
 }
 
 // place is an image in an object.
@@ -56,7 +70,7 @@ func (w *walker) text(n *yaml.Node, key string, in object) {
 	if in.none || w.taken[n] || key == "kubectl.kubernetes.io/last-applied-configuration" {
 		return
 	}
-	if roots := w.nested(n); len(roots) > 0 {
+	if roots := w.nested(n, in); len(roots) > 0 {
 		below := in
 		below.nested, below.fields = true, podFields()
 		w.depth++
@@ -72,7 +86,7 @@ func (w *walker) text(n *yaml.Node, key string, in object) {
 	for _, m := range mentions(n.Value, key) {
 		line := lineOfText(n, m.line)
 		if m.full && !in.nested && !in.unsure {
-			w.Uses = append(w.Uses, Use{Image: Field{m.ref.String(), w.file, line}})
+			w.Uses = append(w.Uses, Use{Image: Field{m.ref.String(), w.file, line}, From: in.from})
 		} else {
 			w.possible(Field{m.text, w.file, line}, m.ref, in)
 		}
@@ -115,6 +129,7 @@ func (w *walker) possible(at Field, ref pinset.Reference, in object) {
 	w.listed[here] = true
 	w.Possible = append(w.Possible, Possible{
 		Image: at, Reference: ref, Object: printable(in.name), Path: joinPath(w.path[in.root:]),
+		From: in.from,
 	})
 }
 
@@ -155,7 +170,7 @@ func (w *walker) tooLarge(n *yaml.Node) {
 
 // nested returns the documents in a text, which is YAML, JSON, or base64 of these, if they have keys or lists. Their
 // nodes have the lines of the file.
-func (w *walker) nested(n *yaml.Node) []*yaml.Node {
+func (w *walker) nested(n *yaml.Node, in object) []*yaml.Node {
 	text, plain := n.Value, true
 	if len(text) >= minEncoded && !strings.ContainsAny(text, " :.-") {
 		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
@@ -167,18 +182,19 @@ func (w *walker) nested(n *yaml.Node) []*yaml.Node {
 	if plain && !strings.Contains(text, "\n") && !strings.HasPrefix(start, "{") && !strings.HasPrefix(start, "[") {
 		return nil
 	}
-	if w.depth >= maxNesting {
-		return nil
-	}
 	if w.unpacked += len(text); w.unpacked > maxUnpacked {
 		w.tooLarge(n)
 		return nil
 	}
 	roots, err := document.Read(strings.NewReader(text))
 	if err != nil || !slices.ContainsFunc(roots, func(r *yaml.Node) bool { return r.Kind != yaml.ScalarNode }) {
-		if !plain { // words in it
-			return []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Line: n.Line}}
+		if plain {
+			return nil
 		}
+		roots = []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Line: n.Line}} // words in it
+	}
+	if w.depth >= maxNesting {
+		w.Unread = append(w.Unread, Unread{Field{"", w.file, n.Line}, printable(in.name), joinPath(w.path[in.root:])})
 		return nil
 	}
 	seen := map[*yaml.Node]bool{}

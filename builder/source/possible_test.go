@@ -301,3 +301,33 @@ func TestTextsInTextsEnd(t *testing.T) {
 		t.Errorf("got %.100s, want the name once", possible)
 	}
 }
+
+// A text that stands too deep in others is not read, and that is said, with its object and path.
+func TestTextsThatAreTooDeep(t *testing.T) {
+	nested := func(levels int) string {
+		text := `{"kind": "Pod", "spec": {"containers": [{"image": "quay.io/a/deep:1"}]}}`
+		for range levels {
+			text = fmt.Sprintf(`{"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"x": %q}}`, text)
+		}
+		return text
+	}
+	for levels, want := range map[int]int{1: 0, 6: 0, 7: 1, 9: 1} {
+		objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(nested(levels)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(objects.Unread) != want {
+			t.Errorf("%d levels: got %v, want %d", levels, objects.Unread, want)
+		}
+		for _, u := range objects.Unread {
+			if got := u.String(); got != "data.x in ConfigMap/a is not read: it stands in 6 texts, one in the other" {
+				t.Errorf("got %q", got)
+			}
+		}
+	}
+	file := list(t, "a.yaml", nested(7)+"\n---\n"+nested(0))
+	l, err := source.ReadManifests(t.Context(), file, "")
+	if err != nil || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "a.yaml:1: data.x in ConfigMap/a is not read") {
+		t.Errorf("got %q, %v, want one warning", l.Warnings, err)
+	}
+}

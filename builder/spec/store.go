@@ -9,7 +9,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// validateStore checks the format, and the fields that require a format that nodes mount. It reports all errors at once.
+// validateStore checks the format, and the fields that require a format that nodes mount. It reports
+// all errors at once.
 func (s Spec) validateStore() error {
 	var errs []error
 	for _, field := range []struct {

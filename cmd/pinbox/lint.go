@@ -23,6 +23,9 @@ func lintCommand() *cobra.Command {
 
   helm template chart/ | pinbox lint --lock out/ -
 
+With --lock, it groups what is missing of objects that a cluster has printed, with kubectl
+get -A -o json or as a must-gather, by namespace and owner.
+
 With --openshift, lint also lists the components of a cluster that always contact a registry;
 this needs no PATH. lint itself contacts no registry. The exit code is 3 if there is a finding.`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -71,7 +74,11 @@ func runLint(cmd *cobra.Command, output cli.Output, lockPath, version string, pa
 	if version != "" {
 		findings, requests = append(findings, lint.Pools(objects)...), lint.Requests(cluster)
 	}
-	err = printFindings(cmd, output, lockPath, objects, findings, requests)
+	var missing []lint.Missing
+	if lockPath != "" {
+		missing = lint.MissingInCluster(objects, lock)
+	}
+	err = printFindings(cmd, output, lockPath, objects, findings, requests, missing)
 	if err == nil && len(findings) > 0 {
 		err = cli.Reported(cli.ExitInput)
 	}

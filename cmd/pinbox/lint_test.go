@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -96,6 +97,24 @@ func TestLintOfPossibleImages(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &result); err != nil || stderr != "" || len(result.Findings) != len(c.output) {
 			t.Errorf("%q: got %v, want JSON\n%s%s", c.flags, err, stdout, stderr)
 		}
+	}
+}
+
+// Of what a cluster has printed, a table has what the lock lacks, by namespace and owner: also of a folder such as a
+// must-gather.
+func TestLintOfACluster(t *testing.T) {
+	lock := write(t, "site.lock.json", []byte(`{"version":1,"platform":"linux/amd64","sets":null,"images":null}`))
+	pod := write(t, "pods.yaml", []byte("apiVersion: v1\nkind: PodList\nitems:\n- metadata: {uid: a, namespace: web, name: shop-0, "+
+		"ownerReferences: [{kind: StatefulSet, name: shop}]}\n  kind: Pod\n  spec: {containers: [{image: quay.io/site/shop:1}]}\n"))
+	code, stdout, stderr := pinbox(t.Context(), "lint", "--lock", lock, filepath.Dir(pod))
+	const want = "not in the store, by namespace and owner:\n  web  StatefulSet/shop  quay.io/site/shop:1\n"
+	if code != cli.ExitInput || stderr != "" || !strings.Contains(stdout, want) {
+		t.Errorf("got exit code %d and\n%s%s\nwant %d with %q", code, stdout, stderr, cli.ExitInput, want)
+	}
+	var result struct{ Missing []lint.Missing }
+	_, stdout, _ = pinbox(t.Context(), "lint", "--lock", lock, pod, "--output", "json")
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || len(result.Missing) != 1 || result.Missing[0].Namespace != "web" {
+		t.Errorf("got %v, %+v, want one owner", err, result)
 	}
 }
 

@@ -250,7 +250,7 @@ func printDeltaVerified(w io.Writer, d verify.Delta) error {
 // "".
 func printFindings(
 	cmd *cobra.Command, output cli.Output, lock string, objects source.Objects, findings []lint.Finding,
-	requests []lint.Request,
+	requests []lint.Request, missing []lint.Missing,
 ) error {
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), struct {
@@ -260,7 +260,8 @@ func printFindings(
 			Sets     int            `json:"sets"`
 			Lock     string         `json:"lock,omitempty"`
 			Requests []lint.Request `json:"requests,omitempty"`
-		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, requests})
+			Missing  []lint.Missing `json:"missing,omitempty"` // in a cluster
+		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, requests, missing})
 	}
 	w := cmd.OutOrStdout()
 	for _, f := range findings {
@@ -268,6 +269,18 @@ func printFindings(
 	}
 	for _, r := range requests {
 		fmt.Fprintf(w, "%s, %s: %s: %s\n", r.During, r.Name, r.What, r.Cure)
+	}
+	if len(missing) > 0 {
+		fmt.Fprintln(w, "not in the store, by namespace and owner:")
+		table := cli.Table(w)
+		for _, m := range missing {
+			for _, image := range m.Images {
+				fmt.Fprintf(table, "  %s\t%s\t%s\n", cmp.Or(m.Namespace, "-"), m.Owner, image)
+			}
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
 	}
 	if lock == "" {
 		fmt.Fprintln(w, "not checked, without --lock: whether the node has the images")
