@@ -45,8 +45,8 @@ func Check(ctx context.Context, o Options) (warnings []string, err error) {
 	return append(warnings, config.Warnings()...), errors.Join(append(errs, err)...)
 }
 
-// configure renders the first-boot configuration. If that fails, or if the appliance is not valid, it renders it with each
-// file alone, so that one error does not hide another.
+// configure renders the first-boot configuration. If that fails, or if the appliance is not valid, it renders it with
+// each file alone, so that one error does not hide another.
 func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byte) (
 	config firstboot.Files, err error,
 ) {

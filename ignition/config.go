@@ -73,12 +73,14 @@ func (c Config) Translate() (_ Config, notes []string, err error) {
 			return c, nil, fmt.Errorf("%s: %w: %s", s.Name, ErrConflict, strings.Join(conflicts, "; "))
 		}
 		for _, source := range there.configs {
-			notes = append(notes, fmt.Sprintf("%s: the node fetches the config %s when it boots, and waits for it; if that has a "+
-				"file or unit of pinbox, pinbox's is replaced", s.Name, source))
+			notes = append(notes,
+				fmt.Sprintf("%s: the node fetches the config %s when it boots, and waits for it; if that has a "+
+					"file or unit of pinbox, pinbox's is replaced", s.Name, source))
 		}
 		for _, who := range slices.Sorted(maps.Keys(there.resources)) {
-			notes = append(notes, fmt.Sprintf("%s: %s is fetched from %s when the node boots, which waits for it: put the content "+
-				"into the Butane file if the node is offline", s.Name, who, there.resources[who]))
+			notes = append(notes,
+				fmt.Sprintf("%s: %s is fetched from %s when the node boots, which waits for it: put the content "+
+					"into the Butane file if the node is offline", s.Name, who, there.resources[who]))
 		}
 	}
 	return c, notes, nil

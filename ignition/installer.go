@@ -43,7 +43,8 @@ var diskPath = regexp.MustCompile(`^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$`)
 // Validate returns an error if a live system could not use the configuration.
 func (i Installer) Validate() error {
 	if !diskPath.MatchString(i.Disk) || path.Clean(i.Disk) != i.Disk {
-		return fmt.Errorf("the disk to install to is %q; it is a path below /dev, without // and .. and no / at its end", i.Disk)
+		return fmt.Errorf("the disk to install to is %q; it is a path below /dev, without // and .. and no / at its end",
+			i.Disk)
 	}
 	return nil
 }

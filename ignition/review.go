@@ -83,8 +83,9 @@ func (t tree) checkDisks(s System) (notes []string, err error) {
 			if same == yes {
 				return nil, refuse(item, "wipe_table (also of boot_device.mirror) clears the table with the store's partition")
 			}
-			notes = append(notes, fmt.Sprintf("%s: wipe_table (also of boot_device.mirror): if this is %s, the store is lost at "+
-				"the first boot", item, s.Disk))
+			notes = append(notes,
+				fmt.Sprintf("%s: wipe_table (also of boot_device.mirror): if this is %s, the store is lost at "+
+					"the first boot", item, s.Disk))
 		}
 		for _, p := range d.Partitions {
 			switch {
@@ -185,13 +186,15 @@ func (t tree) checkPins(images []pinset.Image) (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPins, err)
 	}
-	if missing := config.Missing(images); missing > 0 && config.PinnedBy != "" && config.PinnedBy != crio.PinnedImagesPath {
+	if missing := config.Missing(images); missing > 0 && config.PinnedBy != "" &&
+		config.PinnedBy != crio.PinnedImagesPath {
 		return nil, fmt.Errorf("%w: %s has pinned_images and comes later than %s: %d of %d images are not in it",
 			ErrPins, config.PinnedBy, crio.PinnedImagesPath, missing, len(images))
 	}
 	if len(config.Earlier) > 0 {
-		notes = append(notes, fmt.Sprintf("%s has pinned_images, which %s replaces: pinbox-node adds them there when it starts: %s",
-			config.EarlierBy, crio.PinnedImagesPath, strings.Join(config.Earlier, ", ")))
+		notes = append(notes,
+			fmt.Sprintf("%s has pinned_images, which %s replaces: pinbox-node adds them there when it starts: %s",
+				config.EarlierBy, crio.PinnedImagesPath, strings.Join(config.Earlier, ", ")))
 	}
 	return notes, nil
 }

@@ -165,7 +165,8 @@ func canonical(name string) string {
 	name = path.Clean("/" + name)
 	for _, link := range [][2]string{
 		{"/usr/local", "/var/usrlocal"}, {"/opt", "/var/opt"}, {"/root", "/var/roothome"}, {"/home", "/var/home"},
-		{"/srv", "/var/srv"}, {"/mnt", "/var/mnt"}, {"/run/media", "/media"}, {"/run/lock", "/var/lock"}, {"/run", "/var/run"},
+		{"/srv", "/var/srv"}, {"/mnt", "/var/mnt"}, {"/run/media", "/media"}, {"/run/lock", "/var/lock"}, {"/run",
+			"/var/run"},
 	} {
 		if rest, below := strings.CutPrefix(name, link[1]+"/"); below {
 			return link[0] + "/" + rest

@@ -34,7 +34,9 @@ type rangeSupport struct {
 }
 
 // ask takes no longer than a registry may take to answer. An error means that it has no ranges.
-func (s *rangeSupport) ask(ctx context.Context, limit time.Duration, src imgtypes.ImageSource, blob imgtypes.BlobInfo) bool {
+func (s *rangeSupport) ask(
+	ctx context.Context, limit time.Duration, src imgtypes.ImageSource, blob imgtypes.BlobInfo,
+) bool {
 	s.once.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()

@@ -301,8 +301,8 @@ func (f *fetcher) fast(j *job) bool {
 	return !f.isLocal(j.img) && f.remote.hostOf(j.img.Repository).Fast()
 }
 
-// keepsPart reports whether what is fetched of a blob of size bytes is kept for the next run, if this one is interrupted:
-// not what is on this machine, which costs nothing to read again, and little of a fast host.
+// keepsPart reports whether what is fetched of a blob of size bytes is kept for the next run, if this one is
+// interrupted: not what is on this machine, which costs nothing to read again, and little of a fast host.
 func keepsPart(size int64, local, hasPart, fast bool) bool {
 	switch {
 	case local:

@@ -387,8 +387,9 @@ func openOnce(
 	return src, err
 }
 
-// answered adds to an error of the library the status of the answer, if the library does not know the code in its body:
-// it drops the status then. A request of the manifest by HEAD has no body. To one about credentials it adds which these are.
+// answered adds to an error of the library the status of the answer, if the library does not know the code in its
+// body: it drops the status then. A request of the manifest by HEAD has no body. To one about credentials it adds
+// which these are.
 func answered(
 	ctx context.Context, sys *imgtypes.SystemContext, ref imgtypes.ImageReference, host *download.Host, err error,
 ) error {

@@ -100,8 +100,9 @@ func count(requests []fixtures.Request) (n int) {
 	return n
 }
 
-// Each image, manifest and blob is asked of the mirror and, if that does not give it, of the registry. Bugs were that the
-// image which was asked for first decided for all of its repository, and that a mirror that lacked a layer ended a build.
+// Each image, manifest and blob is asked of the mirror and, if that does not give it, of the registry. Bugs were that
+// the image which was asked for first decided for all of its repository, and that a mirror that lacked a layer ended
+// a build.
 func TestMirrorThatLacksSomething(t *testing.T) {
 	s := newSite(t)
 	if err := s.fetch(t, ""); err != nil {
@@ -158,8 +159,8 @@ func TestMirrorThatLacksSomething(t *testing.T) {
 	}
 }
 
-// The error of the registry counts, and that of a mirror stands behind it. A bug was that a mirror that was down made the
-// hint one about networks while the registry did not have the image.
+// The error of the registry counts, and that of a mirror stands behind it. A bug was that a mirror that was down made
+// the hint one about networks while the registry did not have the image.
 func TestErrorsOfMirrors(t *testing.T) {
 	for name, test := range map[string]struct {
 		mirror, registry int

@@ -308,8 +308,8 @@ func withStatus(status int, err error) error {
 	return answerError{err, status}
 }
 
-// statusOf returns the HTTP status that an error is about, or 0: that of the answer, if it is known, else what the library
-// says of it.
+// statusOf returns the HTTP status that an error is about, or 0: that of the answer, if it is known, else what the
+// library says of it.
 func statusOf(err error) int {
 	var answer answerError
 	var unexpected docker.UnexpectedHTTPStatusError

@@ -116,9 +116,10 @@ func (s slowSource) GetBlob(
 
 const megabyte = 1 << 20
 
-// A blob is requested until nothing of it has arrived for the time in which a request may stall: five minutes here. Bugs
-// were that a registry that sent a few bytes before it reset the connection was asked for ever, that three resets ended a
-// build, and that the bytes of an earlier run, and the time to read them, counted for the rate of the registry.
+// A blob is requested until nothing of it has arrived for the time in which a request may stall: five minutes here.
+// Bugs were that a registry that sent a few bytes before it reset the connection was asked for ever, that three
+// resets ended a build, and that the bytes of an earlier run, and the time to read them, counted for the rate of the
+// registry.
 func TestPatienceWithABlob(t *testing.T) {
 	const minutes = 60
 	proxy := connection{total: 12, pause: 5 * time.Second, end: io.ErrUnexpectedEOF}

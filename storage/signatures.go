@@ -32,8 +32,8 @@ func (s sigstore) encode() ([]byte, error) {
 	return append([]byte(sigstorePrefix), content...), err
 }
 
-// signed checks an image against the client's policy, and returns its signatures. Those of an image in a registry are where
-// its manifest is.
+// signed checks an image against the client's policy, and returns its signatures. Those of an image in a registry are
+// where its manifest is.
 func (s *imageSource) signed(
 	ctx context.Context, c *Client, d digest.Digest, manifest document,
 ) (signatures [][]byte, err error) {

@@ -165,8 +165,8 @@ func (s *imageSource) remoteManifest(ctx context.Context, want digest.Digest) (d
 	}
 }
 
-// turn asks the places of an image, one after the other: where it was requested by its tag, the mirrors and the registry
-// from the first one on that has its manifest, and mirrors that serve only tags.
+// turn asks the places of an image, one after the other: where it was requested by its tag, the mirrors and the
+// registry from the first one on that has its manifest, and mirrors that serve only tags.
 type turn struct {
 	src *imageSource
 	// remote is the one that is asked; nil for none. It is of the place with that number, unless it is of a tag.

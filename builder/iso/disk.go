@@ -17,17 +17,20 @@ func (i *Image) DiskNotes() (notes []string, err error) {
 	}
 	for _, start := range starts {
 		d := make([]byte, 6)
-		if _, err := i.ReadAt(d, start*block+iso9660.FirstDescriptor*sector); err != nil || !bytes.Equal(d, []byte("\x01CD001")) {
+		if _, err := i.ReadAt(d, start*block+iso9660.FirstDescriptor*sector); err != nil || !bytes.Equal(d,
+			[]byte("\x01CD001")) {
 			continue
 		}
-		notes = append(notes, fmt.Sprintf("the partition of the ISO that begins at block %d has a tree of its own, without the "+
-			"store (as of xorriso -partition_offset): a node that boots from a USB disk may mount that one, and not find the "+
-			"store. Use a base without it, or a CD or virtual media", start))
+		notes = append(notes,
+			fmt.Sprintf("the partition of the ISO that begins at block %d has a tree of its own, without the "+
+				"store (as of xorriso -partition_offset): a node that boots from a USB disk may mount that one, and not find the "+
+				"store. Use a base without it, or a CD or virtual media", start))
 	}
 	md5, err := i.implantedMD5()
 	if md5 {
-		notes = append(notes, "the ISO has the implanted MD5 of its base, which no longer holds: checkisomd5 and rd.live.check "+
-			"would refuse it. `pinbox verify` checks it instead")
+		notes = append(notes,
+			"the ISO has the implanted MD5 of its base, which no longer holds: checkisomd5 and rd.live.check "+
+				"would refuse it. `pinbox verify` checks it instead")
 	}
 	return notes, err
 }
@@ -52,7 +55,8 @@ func (i *Image) partitions() (starts []int64, err error) {
 	if len(starts) > 0 || string(head[block:block+8]) != gptMagic {
 		return starts, nil
 	}
-	at, size := int64(binary.LittleEndian.Uint64(head[block+72:]))*block, int64(binary.LittleEndian.Uint32(head[block+84:]))
+	at, size := int64(binary.LittleEndian.Uint64(head[block+72:]))*block,
+		int64(binary.LittleEndian.Uint32(head[block+84:]))
 	count := min(int64(binary.LittleEndian.Uint32(head[block+80:])), 128)
 	if size < 128 || size > gptMaxEntries || at < 0 || at > i.Size()-count*size {
 		return nil, nil // an edit names the damage

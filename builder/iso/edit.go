@@ -150,7 +150,9 @@ func (ed editor) areas() (patches []patch, err error) {
 }
 
 // write copies the first size bytes of the base, and applies the layout.
-func write(ctx context.Context, base *os.File, size int64, out string, perm os.FileMode, l layout, written func(int)) error {
+func write(
+	ctx context.Context, base *os.File, size int64, out string, perm os.FileMode, l layout, written func(int),
+) error {
 	if err := checkOutput(out, l); err != nil {
 		return err
 	}

@@ -171,8 +171,9 @@ func (ed editor) embed(config []byte, grow bool) (p patch, moved movedFile, err 
 			largest = m
 		}
 	}
-	return p, moved, overflow{over, fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of "+
-		"%d; the largest member is %s with %d bytes", ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))}
+	return p, moved, overflow{over,
+		fmt.Errorf("the Ignition config %w: compressed, it is %d bytes larger than the area of "+
+			"%d; the largest member is %s with %d bytes", ErrTooLarge, over, a.Length, largest.Name, len(largest.Content))}
 }
 
 // overflow is an ErrTooLarge of a config.

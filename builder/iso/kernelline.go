@@ -73,7 +73,8 @@ func CheckKernelLine(line string, s System, label string) error {
 	case copied:
 		return refuse("coreos.liveiso.fromram", "the system would unmount its medium, which has the store")
 	case !strings.EqualFold(medium, label):
-		return refuse("coreos.liveiso="+medium, fmt.Sprintf("the system would not find its medium, which has the label %q", label))
+		return refuse("coreos.liveiso="+medium, fmt.Sprintf("the system would not find its medium, which has the label %q",
+			label))
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// What a cluster runs and the lock does not have is grouped by namespace and owner. Objects of files that somebody wrote
-// are in no group.
+// What a cluster runs and the lock does not have is grouped by namespace and owner. Objects of files that somebody
+// wrote are in no group.
 func TestMissingInACluster(t *testing.T) {
 	pin := "quay.io/site/has@sha256:" + strings.Repeat("a", 64)
 	lock := pinset.Lock{Version: 1, Images: []pinset.LockedImage{{Pin: pin, Tags: []string{"quay.io/site/has:1"}}}}

@@ -200,7 +200,8 @@ func describeCompleted(all []NamedImages) string {
 	case 1:
 		return fmt.Sprintf("the short name %s is completed by %s: %s", first, by[0], short[first])
 	}
-	return fmt.Sprintf("%d short names are completed by %s; the first is %s: %s", len(short), strings.Join(by, ", "), first,
+	return fmt.Sprintf("%d short names are completed by %s; the first is %s: %s", len(short), strings.Join(by, ", "),
+		first,
 		short[first])
 }
 

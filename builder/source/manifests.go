@@ -68,8 +68,9 @@ func (l *Manifests) Validate() error {
 	values := []PossibleImages{"", ListPossible, TakePossible, RefusePossible, IgnorePossible}
 	var errs []error
 	if !slices.Contains(values, l.Possible) {
-		errs = append(errs, fmt.Errorf("manifests.possible (--possible-images) is %q; it must be list, take, refuse or ignore",
-			l.Possible))
+		errs = append(errs,
+			fmt.Errorf("manifests.possible (--possible-images) is %q; it must be list, take, refuse or ignore",
+				l.Possible))
 	}
 	if len(l.Paths) == 0 {
 		errs = append(errs, errors.New("manifests name no file: give paths (--manifests)"))

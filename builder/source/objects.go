@@ -240,7 +240,8 @@ const unrendered = "{{ }}"
 
 func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	image, policy := document.Field(n, f.image), document.Field(n, f.policy)
-	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller, Volume: f.volume, From: in.from}
+	use := Use{Image: w.field(image), Policy: w.field(policy), PolicyName: f.policy, Puller: f.puller, Volume: f.volume,
+		From: in.from}
 	text, ok := strings.CutPrefix(use.Image.Text, f.transport)
 	if !ok && strings.HasPrefix(text, "oci-archive:") { // a file
 		return

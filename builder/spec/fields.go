@@ -13,8 +13,8 @@ import (
 )
 
 // checker finds what the decoder would refuse: keys that are unknown or stand twice, and values of other kinds. It
-// takes them out of the tree, so that the rest can be decoded and checked: a key that is misspelt becomes the one that was
-// probably meant, and a wrong value null.
+// takes them out of the tree, so that the rest can be decoded and checked: a key that is misspelt becomes the one
+// that was probably meant, and a wrong value null.
 type checker struct {
 	file *File
 	seen map[visit]bool

@@ -128,8 +128,8 @@ func TestFaultsOfRegistries(t *testing.T) {
 	}
 }
 
-// stall is the flag for a fault that stalls, or after which a request is made again until the patience ends. For any other,
-// a busy machine has as long as it takes.
+// stall is the flag for a fault that stalls, or after which a request is made again until the patience ends. For any
+// other, a busy machine has as long as it takes.
 func stall(fault faults.Fault, limit time.Duration, requests int) (flags []string) {
 	if fault.Endless || requests == faults.Always && !fault.Harmless && !fault.Damaging {
 		flags = []string{"--stall", limit.String()}

@@ -261,7 +261,8 @@ func printFindings(
 			Lock     string         `json:"lock,omitempty"`
 			Requests []lint.Request `json:"requests,omitempty"`
 			Missing  []lint.Missing `json:"missing,omitempty"` // in a cluster
-		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, requests, missing})
+		}{append([]lint.Finding{}, findings...), len(findings), len(objects.Uses), len(objects.Sets), lock, requests,
+			missing})
 	}
 	w := cmd.OutOrStdout()
 	for _, f := range findings {

@@ -59,8 +59,9 @@ func (d *testNode) problem(slot string) error {
 	return all[i].Problem
 }
 
-// A rollback goes to the release before, and the next one forward again, as with rpm-ostree. Others that the node keeps,
-// KeepPrevious and the appliance's own, are named. A bug was that the second rollback went on to a release without sets.
+// A rollback goes to the release before, and the next one forward again, as with rpm-ostree. Others that the node
+// keeps, KeepPrevious and the appliance's own, are named. A bug was that the second rollback went on to a release
+// without sets.
 func TestReleases(t *testing.T) {
 	for keep, kept := range map[int][]int{0: {0}, 1: {2, 0}, 2: {2, 1, 0}} {
 		t.Run(string(rune('0'+keep)), func(t *testing.T) {

@@ -27,9 +27,9 @@ var ErrOtherSets = fault.New(fault.Other, "the folder of sets has those of anoth
 	"`pinbox-node rollback` makes the release before current, too; `pinbox-node attach` of the current one writes its "+
 		"sets again")
 
-// Rollback makes a release current that the node keeps: to, by its number, its name, its digest or the slot of its store, 0
-// for the appliance's own; or the one that was
-// current before if to is "". Then the next rollback goes forward again, as with rpm-ostree and bootc.
+// Rollback makes a release current that the node keeps: to, by its number, its name, its digest or the slot of its
+// store, 0 for the appliance's own; or the one that was current before if to is "". Then the next rollback goes
+// forward again, as with rpm-ostree and bootc.
 func (m Manager) Rollback(ctx context.Context, to string) (Release, error) {
 	s, unlock, err := m.open(ctx)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 // fetched at the same time; a proxy that keeps a connection open with a byte every five seconds sends 0.2.
 const minRate = 16
 
-// body is the body of a response. Read fails with ErrStalled if fewer bytes than minRate arrive per second; only the time
-// in which a reader waits is measured.
+// body is the body of a response. Read fails with ErrStalled if fewer bytes than minRate arrive per second; only the
+// time in which a reader waits is measured.
 type body struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc

@@ -58,8 +58,8 @@ func bodyOf(ctx context.Context, open func(context.Context) io.ReadCloser) *body
 	return &body{ctx: ctx, cancel: cancel, limit: testLimit, host: host, body: open(ctx)}
 }
 
-// stalled reports whether a connection was lost because it has stalled. The library must not see that: it would ask for the
-// rest itself.
+// stalled reports whether a connection was lost because it has stalled. The library must not see that: it would ask
+// for the rest itself.
 func stalled(err error) bool {
 	var lost *Lost
 	return errors.As(err, &lost) && errors.Is(lost.Cause, ErrStalled) && !errors.Is(err, ErrStalled)

@@ -21,8 +21,8 @@ type Lost struct{ Cause error }
 
 func (l *Lost) Error() string { return l.Cause.Error() }
 
-// transient are the statuses after which a request is made again: those of a server, or of a proxy before it, that cannot
-// answer now. podman repeats them, too (pkg/retry of go.podman.io/common).
+// transient are the statuses after which a request is made again: those of a server, or of a proxy before it, that
+// cannot answer now. podman repeats them, too (pkg/retry of go.podman.io/common).
 func transient(status int) bool {
 	switch status {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusInternalServerError,

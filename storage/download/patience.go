@@ -167,8 +167,8 @@ func (h *Host) Enter(ctx context.Context) error {
 	}
 }
 
-// Leave says how a request has ended; f is nil for an answer. A host that is busy gets fewer requests at a time, and more
-// with each round of answers.
+// Leave says how a request has ended; f is nil for an answer. A host that is busy gets fewer requests at a time, and
+// more with each round of answers.
 func (h *Host) Leave(f *Failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

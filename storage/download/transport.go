@@ -36,8 +36,8 @@ func WithAnswer(ctx context.Context) (context.Context, *Answer) {
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// WithRange returns a context whose request for a blob asks for a part of it, by the header Range. The library takes the
-// part for the blob.
+// WithRange returns a context whose request for a blob asks for a part of it, by the header Range. The library takes
+// the part for the blob.
 func WithRange(ctx context.Context, from, to int64) context.Context {
 	return context.WithValue(ctx, spanKey{}, span{from, to})
 }
@@ -190,8 +190,8 @@ func (t *Transport) document(req *http.Request, resp *http.Response) (*http.Resp
 	return resp, nil
 }
 
-// withoutDate removes from a token the time at which it was issued, by the server's clock: with one that is an hour slow,
-// the library takes the token for expired, and asks for another one for each request (bearerToken in
+// withoutDate removes from a token the time at which it was issued, by the server's clock: with one that is an hour
+// slow, the library takes the token for expired, and asks for another one for each request (bearerToken in
 // docker/docker_client.go). Without it, the token is issued when it comes.
 func withoutDate(content []byte) []byte {
 	var token map[string]json.RawMessage

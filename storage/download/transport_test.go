@@ -112,8 +112,8 @@ func TestRequestsThatAreMadeAgain(t *testing.T) {
 	}
 }
 
-// A host that says that it is busy gets fewer requests at a time, waits as long as it asks for, and gets more again with
-// its answers.
+// A host that says that it is busy gets fewer requests at a time, waits as long as it asks for, and gets more again
+// with its answers.
 func TestHostThatIsBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewPatience(testLimit, nil).Host("HOST")
@@ -164,8 +164,8 @@ func TestPatienceIsThatOfTheWhole(t *testing.T) {
 	})
 }
 
-// The part of a blob is asked for in the header; a server without ranges answers with the whole blob, which is noted. What
-// is asked of others on the way, as of a server of tokens, has no range.
+// The part of a blob is asked for in the header; a server without ranges answers with the whole blob, which is noted.
+// What is asked of others on the way, as of a server of tokens, has no range.
 func TestRangeOfABlob(t *testing.T) {
 	for name, test := range map[string]struct {
 		url, answer, contentRange string

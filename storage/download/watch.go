@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// libraryWait returns how long the library may sleep before it makes a request again for which it was told to slow down: at
-// most a minute (backoffMaxDelay in docker/docker_client.go), and ten seconds for whoever sets a short limit.
+// libraryWait returns how long the library may sleep before it makes a request again for which it was told to slow
+// down: at most a minute (backoffMaxDelay in docker/docker_client.go), and ten seconds for whoever sets a short
+// limit.
 func libraryWait(limit time.Duration) time.Duration {
 	return min(time.Minute, max(limit, 10*time.Second))
 }

@@ -77,8 +77,9 @@ func Used(sys *imgtypes.SystemContext, named reference.Named) string {
 	return fmt.Sprintf("with the credentials for %s in %s", entry, file)
 }
 
-// origin returns the file, the entry in it, and the helper, if it names one, from which the library takes the credentials
-// for an image; entry is "" if there are none. A more specific entry comes first: containers-auth.json(5).
+// origin returns the file, the entry in it, and the helper, if it names one, from which the library takes the
+// credentials for an image; entry is "" if there are none. A more specific entry comes first:
+// containers-auth.json(5).
 func origin(sys *imgtypes.SystemContext, named reference.Named) (file, entry, helper string) {
 	files := []string{sys.AuthFilePath}
 	if sys.AuthFilePath == "" {

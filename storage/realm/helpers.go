@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// children lists the processes that a process has started and not waited for, by proc(5). Other systems than Linux have no
-// such list, nor has a kernel without CONFIG_PROC_CHILDREN: it is empty then.
+// children lists the processes that a process has started and not waited for, by proc(5). Other systems than Linux
+// have no such list, nor has a kernel without CONFIG_PROC_CHILDREN: it is empty then.
 func children(pid int) (all []int) {
 	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // the pattern is well-formed
 	for _, list := range lists {
