@@ -71,7 +71,8 @@ var below = map[string][]string{
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm", "storage/release",
 		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},
-	"ignition": {"runtime/provision", "storage/fault", "storage/layout", "storage/pinset", "storage/verity"},
+	// runtime/crio reads what CRI-O will read of a config.
+	"ignition": {"runtime/crio", "runtime/provision", "storage/fault", "storage/layout", "storage/pinset", "storage/verity"},
 	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
 	"cmd":      {"builder", "ignition", "runtime", "storage"},
 }

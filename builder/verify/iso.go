@@ -27,8 +27,8 @@ func (v *Result) medium(ctx context.Context, r *release.Release, sums layout.Sum
 		if got != "" && got != sums[file] {
 			err = fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file])
 			if file == artifact.ISOBase {
-				err = fmt.Errorf("%w; damaged, or edited after pinbox made it, as by isohybrid or implantisomd5: edit the base, and "+
-					"build the ISO again", err)
+				err = fmt.Errorf("%w; damaged, or edited after pinbox made it, as by isohybrid or implantisomd5: edit the base, "+
+					"and build the ISO again", err)
 			}
 		}
 		errs = append(errs, err)
