@@ -62,7 +62,7 @@ func TestPlacesOfErrors(t *testing.T) {
 				"  sourcs:\n  - {images: {a: b}}\n  - {imagelist: [a], set: A}\n  - 7\n  store: {compression: zsdt, format: dri}\n" +
 				"  iso: {mode: instal, existing: x, installDevice: [a]}\n  iso: {mode: live}\n" +
 				"  openshift: {version: x, pools: [A], api: v2}\n  node: {keepPrevious: -1, store: {path: a, volumeLabel: b}}\n", []string{
-				"3:12 field namee not found; did you mean name?", "3:30 got a text, want a number",
+				"3:12 field namee not found; did you mean name?", "3:31 got a text, want a number",
 				"5:13 spec.platform \"linux/arm46\": CRI-O runs on linux/amd64, linux/arm64, linux/ppc64le, linux/riscv64, " +
 					"linux/s390x; did you mean linux/arm64?",
 				"6:3 field sourcs not found; did you mean sources?", "7:14 got a mapping, want a list",

@@ -43,7 +43,7 @@ for seconds in 0.05 0.2 0.4 0.8; do
 done
 systemctl stop pinbox-node.service
 umount /var/lib/pinbox/stores/1 || true
-rm -r /var/lib/pinbox/stores.d /var/lib/pinbox/programs
+rm -rf /var/lib/pinbox/stores.d /var/lib/pinbox/programs # each may have been killed before it made them
 systemctl start pinbox-node.service
 [ $(running) = $old ]
 drive=$(losetup --find --show --read-only /delta.iso)

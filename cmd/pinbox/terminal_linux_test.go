@@ -80,13 +80,14 @@ func onTerminal(t *testing.T, args ...string) (cmd *exec.Cmd, keyboard *os.File,
 // Ctrl-C at any question of init ends it as interrupted, and nothing is written.
 func TestInterruptAtAQuestion(t *testing.T) {
 	const last = "CoreOS live ISO to put it into, or nothing for no ISO: "
+	input := "edge\n\n\n" + write(t, "sets.yaml", sample.Set("worker", "quay.example.com/a@"+someDigest)) + "\n"
 	for name, c := range map[string]struct{ typed, question, begun string }{
 		"name":           {"", "Name of the appliance: ", ""},
 		"platform":       {"edge\n", "Platform of the nodes [linux/amd64]: ", ""},
 		"kind":           {"edge\n\n", "Kind of the input that names the images [1]: ", ""},
 		"file":           {"edge\n\n\n", "File or folder: ", ""},
-		"ISO":            {"edge\n\n\nsets/\n", last, ""},
-		"half an answer": {"edge\n\n\nsets/\n", last, "half an ans"},
+		"ISO":            {input, last, ""},
+		"half an answer": {input, last, "half an ans"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd, keyboard, shown := onTerminal(t, "init")
