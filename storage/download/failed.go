@@ -56,6 +56,8 @@ func Failed(err error) *Failure {
 			return &Failure{Err: fmt.Errorf("%w: %w", ErrBusy, err), Busy: true}
 		}
 		return &Failure{Err: fmt.Errorf("%w: %w", ErrFails, err)}
+	case errors.Is(err, docker.ErrTooManyRequests): // of a server of tokens
+		return &Failure{Err: fmt.Errorf("%w: %w", ErrBusy, err), Busy: true}
 	case errors.As(err, &coded) && coded.ErrorCode() == errcode.ErrorCodeTooManyRequests:
 		return &Failure{Err: fmt.Errorf("%w: %w", ErrBusy, err), Busy: true}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -72,7 +74,7 @@ func network(err error) *Failure {
 	switch {
 	case errors.As(err, &lookup):
 		return &Failure{Err: err, Silent: true}
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case errors.As(err, &dial) && (dial.Op == "dial" || dial.Op == "proxyconnect"):
 		return &Failure{Err: err, Silent: true}
 	case errors.Is(err, io.EOF): // of the connection; a reader would take it for the end of a blob
 		return &Failure{Err: fmt.Errorf("%w: %v", io.ErrUnexpectedEOF, err)} //nolint:errorlint // no EOF
