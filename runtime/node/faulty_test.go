@@ -51,12 +51,19 @@ func TestFaultAtEachOperationOfANode(t *testing.T) {
 		"attach a thin delta": {do: thinDelta, stores: 1},
 		"rollback": {before: []step{first}, do: rollbackStep, stores: 1,
 			again: func(ctx context.Context, m stores.Manager) error {
-				if err := rollbackStep(ctx, m); !errors.Is(err, stores.ErrNoPrevious) { // the pass has completed it
+				_, err := m.Rollback(ctx, "0")
+				if errors.Is(err, stores.ErrNoPrevious) { // the pass has completed it
+					return nil
+				}
+				return err
+			}},
+		"detach": {before: []step{first, rollbackStep}, do: detach, stores: 0,
+			again: func(ctx context.Context, m stores.Manager) error {
+				if err := detach(ctx, m); !errors.Is(err, stores.ErrNotAttached) { // the pass has completed it
 					return err
 				}
 				return nil
 			}},
-		"detach":  {before: []step{first, rollbackStep}, do: detach, stores: 0},
 		"compact": {before: []step{first, second}, do: compact, stores: 2},
 		"the pass that replaces": {before: []step{first, second, compact}, do: replaceStep, stores: 1,
 			again: func(ctx context.Context, m stores.Manager) error {

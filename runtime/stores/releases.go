@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -47,7 +48,11 @@ func (m Manager) Rollback(ctx context.Context, to string) (Release, error) {
 	if err != nil {
 		return r, err
 	}
-	if r.ID == "" && len(r.Sets) == 0 && s.slots.own == "" {
+	mounted, err := mount.ReadTable()
+	if err != nil {
+		return r, err
+	}
+	if r.ID == "" && len(r.Sets) == 0 && s.slots.own == "" && mounted[s.slots.all[0]] == 0 {
 		return r, fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
 			s.state.release(s.state.Current).Title())
 	}
