@@ -35,12 +35,11 @@ func credentials(
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errHelperTime)
 		defer cancel()
 	}
-	before := children(os.Getpid())
 	secret, err := Await(ctx, func() (imgtypes.DockerAuthConfig, error) {
 		return dockerconfig.GetCredentialsForRef(sys, named)
 	}, func(imgtypes.DockerAuthConfig) {})
 	if ctx.Err() != nil {
-		endHelpers(before)
+		endHelpers()
 	}
 	if err == nil || errors.Is(err, context.Canceled) {
 		return secret, err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,19 +24,21 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// endHelpers kills the children that this process did not have before, and theirs: the library starts helpers for
-// credentials without a context, so that one that hangs would stay.
-func endHelpers(before []int) {
-	var end func(int)
-	end = func(pid int) {
-		for _, child := range children(pid) {
-			end(child)
-		}
-		_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
-	}
+// endHelpers kills the helpers for credentials that this process has started, and what they have started: the library
+// starts them without a context, so that one that hangs would stay. Other children of the process are left alone.
+func endHelpers() {
 	for _, child := range children(os.Getpid()) {
-		if !slices.Contains(before, child) {
-			end(child)
+		command, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child)) // it may have ended
+		if strings.Contains(string(command), "docker-credential-") {
+			endTree(child)
 		}
 	}
+}
+
+// endTree kills a process and its descendants.
+func endTree(pid int) {
+	for _, child := range children(pid) {
+		endTree(child)
+	}
+	_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
 }
