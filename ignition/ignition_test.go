@@ -274,11 +274,11 @@ func TestRefusedSnippets(t *testing.T) {
 func TestVersionsOfButane(t *testing.T) {
 	metadata := "metadata: {name: x, labels: {machineconfiguration.openshift.io/role: worker}}\n"
 	for name, test := range map[string]struct{ variant, version, want string }{ // the end of the error; "" for none
-		"openshift":             {"openshift", "4.20.0", ""},
-		"openshift, later":      {"openshift", "4.21.0", "variant openshift has version 4.21.0; this pinbox knows it up to 4.20.0"},
-		"fcos":                  {"fcos", "1.6.0", ""},
-		"fcos, later":           {"fcos", "1.7.0", "variant fcos has version 1.7.0; this pinbox knows it up to 1.6.0"},
-		"fcos, experimental":    {"fcos", "1.7.0-experimental", "it has version 3.6.0-experimental, and this pinbox knows 3.0 to 3.5"},
+		"openshift":             {"openshift", "4.22.0", ""},
+		"openshift, later":      {"openshift", "4.23.0", "variant openshift has version 4.23.0; this pinbox knows it up to 4.22.0"},
+		"fcos":                  {"fcos", "1.7.0", ""},
+		"fcos, later":           {"fcos", "1.8.0", "variant fcos has version 1.8.0; this pinbox knows it up to 1.7.0"},
+		"fcos, experimental":    {"fcos", "1.8.0-experimental", "it has version 3.7.0-experimental, and this pinbox knows 3.0 to 3.6"},
 		"flatcar":               {"flatcar", "1.1.0", ""},
 		"flatcar, later":        {"flatcar", "1.2.0", "up to 1.1.0"},
 		"r4e":                   {"r4e", "1.1.0", ""},

@@ -12,6 +12,7 @@ import (
 	ignerrors "github.com/coreos/ignition/v2/config/shared/errors"
 	v34 "github.com/coreos/ignition/v2/config/v3_4"
 	v35 "github.com/coreos/ignition/v2/config/v3_5"
+	v36 "github.com/coreos/ignition/v2/config/v3_6"
 	"github.com/coreos/vcontext/report"
 	"go.yaml.in/yaml/v3"
 
@@ -50,6 +51,9 @@ func Merge(theirs, ours []byte, reserved []string) (merged []byte, notes []strin
 	merged, err = mergeAs(v34.ParseCompatibleVersion, v34.Merge, theirs, ours)
 	if errors.Is(err, ignerrors.ErrUnknownVersion) {
 		merged, err = mergeAs(v35.ParseCompatibleVersion, v35.Merge, theirs, ours)
+	}
+	if errors.Is(err, ignerrors.ErrUnknownVersion) {
+		merged, err = mergeAs(v36.ParseCompatibleVersion, v36.Merge, theirs, ours)
 	}
 	if err == nil {
 		_, err = parse(merged)

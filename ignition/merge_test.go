@@ -37,7 +37,7 @@ func TestMergedConfigIsApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for version, want := range map[string]string{"3.1.0": "3.4.0", "3.4.0": "3.4.0", "3.5.0": "3.5.0"} {
+	for version, want := range map[string]string{"3.1.0": "3.4.0", "3.4.0": "3.4.0", "3.5.0": "3.5.0", "3.6.0": "3.6.0"} {
 		t.Run(version, func(t *testing.T) {
 			merged, notes, err := ignition.Merge(theirConfig(version), ours, nil)
 			if err != nil || notes != nil {
@@ -150,7 +150,7 @@ func TestMergeRefuses(t *testing.T) {
 			base64.StdEncoding.EncodeToString([]byte(nested)) + `"}]}}}`
 	}
 	for name, c := range map[string]struct{ config, want string }{
-		"another version": {`{"ignition": {"version": "3.6.0-experimental"}}`, "version 3.6.0-experimental, and this pinbox knows 3.0 to 3.5"},
+		"another version": {`{"ignition": {"version": "3.7.0-experimental"}}`, "version 3.7.0-experimental, and this pinbox knows 3.0 to 3.6"},
 		"no config":       {`#!ipxe`, "the Ignition config of the ISO cannot be merged"},
 		"one that is replaced": {
 			`{"ignition": {"version": "3.4.0", "config": {"replace": {"source": "http://provider/config.ign"}}}}`,

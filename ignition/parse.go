@@ -7,7 +7,7 @@ import (
 
 	ign "github.com/coreos/ignition/v2/config"
 	ignutil "github.com/coreos/ignition/v2/config/util"
-	igntypes "github.com/coreos/ignition/v2/config/v3_6_experimental/types"
+	igntypes "github.com/coreos/ignition/v2/config/v3_7_experimental/types"
 	"github.com/coreos/vcontext/report"
 )
 
@@ -20,8 +20,8 @@ func parse(config []byte) (igntypes.Config, error) {
 // parseStrictly also returns the warnings, "" if there are none.
 func parseStrictly(config []byte) (c igntypes.Config, warnings string, err error) {
 	if v, _, err := ignutil.GetConfigVersion(config); err == nil &&
-		(v.Major != 3 || v.Minor > 5 || v.PreRelease != "") {
-		return c, "", fmt.Errorf("it has version %s, and this pinbox knows 3.0 to 3.5", v)
+		(v.Major != 3 || v.Minor > 6 || v.PreRelease != "") {
+		return c, "", fmt.Errorf("it has version %s, and this pinbox knows 3.0 to 3.6", v)
 	}
 	c, findings, err := ign.Parse(config)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestReviewOfDisks(t *testing.T) {
 			installed, "storage: {disks: [{device: /dev/sda, wipe_table: true}]}", ignition.ErrDisk, "/dev/sda: wipe_table",
 		},
 		"mirrored": {
-			installed, "boot_device: {mirror: {devices: [/dev/sda, /dev/sdb]}}", ignition.ErrDisk, "boot_device.mirror",
+			installed, "boot_device: {layout: x86_64, mirror: {devices: [/dev/sda, /dev/sdb]}}", ignition.ErrDisk, "boot_device.mirror",
 		},
 		"another one is wiped": {installed, "storage: {disks: [{device: /dev/sdb, wipe_table: true}]}", nil, ""},
 		"wiped, perhaps":       {byID, "storage: {disks: [{device: /dev/sda, wipe_table: true}]}", nil, "the store is lost"},

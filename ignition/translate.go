@@ -14,7 +14,7 @@ import (
 	butane "github.com/coreos/butane/config"
 	butanecommon "github.com/coreos/butane/config/common"
 	ign "github.com/coreos/ignition/v2/config"
-	igntypes "github.com/coreos/ignition/v2/config/v3_6_experimental/types"
+	igntypes "github.com/coreos/ignition/v2/config/v3_7_experimental/types"
 	"github.com/vincent-petithory/dataurl"
 )
 
@@ -61,7 +61,7 @@ func Validate(config []byte) error {
 
 // newest are the newest versions of the variants that the Butane in pinbox translates.
 var newest = map[string]string{
-	"fcos": "1.6.0", "flatcar": "1.1.0", "openshift": "4.20.0", "r4e": "1.1.0", "fiot": "1.0.0",
+	"fcos": "1.7.0", "flatcar": "1.1.0", "openshift": "4.22.0", "r4e": "1.1.0", "fiot": "1.0.0",
 }
 
 // unknownVersion returns an error that names the newest version of the variant, or the variants.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	igntypes "github.com/coreos/ignition/v2/config/v3_6_experimental/types"
+	igntypes "github.com/coreos/ignition/v2/config/v3_7_experimental/types"
 	"github.com/opencontainers/go-digest"
 )
 

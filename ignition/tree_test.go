@@ -115,10 +115,10 @@ func TestWhatANodeFetches(t *testing.T) {
 }
 
 func TestVersionsOfConfigsAreNamed(t *testing.T) {
-	for _, version := range []string{"2.3.0", "3.6.0", "3.6.0-experimental", "4.0.0"} {
+	for _, version := range []string{"2.3.0", "3.7.0", "3.7.0-experimental", "4.0.0"} {
 		_, _, err := ignition.Merge(fmt.Appendf(nil, `{"ignition": {"version": %q}}`, version),
 			[]byte(`{"ignition": {"version": "3.4.0"}}`), nil)
-		if !errors.Is(err, ignition.ErrMerge) || !strings.Contains(err.Error(), "version "+version+", and this pinbox knows 3.0 to 3.5") {
+		if !errors.Is(err, ignition.ErrMerge) || !strings.Contains(err.Error(), "version "+version+", and this pinbox knows 3.0 to 3.6") {
 			t.Errorf("%s: got %v, want the version, and those that are known", version, err)
 		}
 	}
