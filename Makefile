@@ -24,7 +24,7 @@ DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-to
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build release release-test docs docs-test node cross demo test flaky weekly weekly-boot weekly-flaky weekly-fuzz weekly-nodes kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
+.PHONY: build release release-test docs docs-test node cross demo test crio-test flaky weekly weekly-boot weekly-flaky weekly-fuzz weekly-nodes kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
 build:
 	$(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -75,6 +75,12 @@ test: deps docs-deps peers vet
 # A test that root skips fails.
 allroot = $(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1)
 
+# The tests with a real CRI-O again, with the newest one in place of the oldest. In CI: make crio-test NEWEST='-run …'
+NEWEST =
+crio-test: deps peers
+	$(MAKE) -C fixtures/peers ../../bin/peers/crio-1.36
+	PINBOX_CRIO=crio-1.36 $(allroot) fixtures/left.sh go test -count=1 -p 2 -timeout 30m $(NEWEST) ./cmd/pinbox-node ./fixtures/stores
+
 # The tests of PKG TIMES times, in a random order, on a machine that is busy: make flaky PKG=./fixtures/stores
 PKG   = ./...
 TIMES = 1
@@ -86,7 +92,7 @@ boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 80m -parallel 2 -v ./fixtures/live
 
 # What takes longer than a commit can wait for; each part can run alone. All of it takes a day on two cores.
-weekly: weekly-boot weekly-flaky weekly-fuzz weekly-nodes soak mutate release-test
+weekly: weekly-boot crio-test weekly-flaky weekly-fuzz weekly-nodes soak mutate release-test
 weekly-boot: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot,weekly -timeout 120m -parallel 2 -v ./fixtures/live
 weekly-flaky:
