@@ -127,8 +127,9 @@ func (s Setup) deactivate(ctx context.Context) error {
 			}
 		}
 	}
-	// The status, and locks.
-	return os.RemoveAll(path.Dir(layout.StatusPath))
+	// CRI-O 1.36 has made an index in the folder for OCI artifacts when it last listed them. The status, and locks.
+	return errors.Join(
+		os.RemoveAll(path.Join(layout.NodeDir, layout.ArtifactsDir)), os.RemoveAll(path.Dir(layout.StatusPath)))
 }
 
 // locks are what CRI-O makes in a slot that is empty: containers/storage, layers.go and images.go.
