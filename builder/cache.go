@@ -22,17 +22,14 @@ type Cache struct {
 	Optional bool
 }
 
-// openCache opens the cache, if there is one and the format of the store uses it.
-func (o *Options) openCache() (packs cache.Cache, warnings []string, err error) {
-	if !o.format().Describe().UsesCache {
-		o.Cache = Cache{}
-	}
-	if o.Cache.Dir == "" {
+// open opens the cache, if there is one.
+func (c *Cache) open() (packs cache.Cache, warnings []string, err error) {
+	if c.Dir == "" {
 		return packs, nil, nil
 	}
-	packs, err = cache.Open(o.Cache.Dir)
-	if err != nil && o.Cache.Optional {
-		o.Cache = Cache{}
+	packs, err = cache.Open(c.Dir)
+	if err != nil && c.Optional {
+		*c = Cache{}
 		return cache.Cache{}, []string{fmt.Sprintf("nothing is kept for later builds: %v: %v", ErrCache, err)}, nil
 	}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/pinbox/pinbox/storage/fault"
@@ -41,4 +42,14 @@ func openNodeBinary(o Options) (*os.File, error) {
 		return f, nil
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// openProgram opens the pinbox-node of the release. A delta needs none, which a warning says: nodes keep theirs.
+func openProgram(o Options) (program *os.File, warnings []string, err error) {
+	program, err = openNodeBinary(o)
+	if o.makesDelta() && o.Appliance.Spec.Node.Binary == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, []string{"nodes keep their pinbox-node: there is none at " + o.NodeBinary +
+			", and neither --node-binary nor spec.node.binary names one"}, nil
+	}
+	return program, nil, err
 }
