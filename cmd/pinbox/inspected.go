@@ -6,17 +6,17 @@ import (
 	"io"
 	"strings"
 
-	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
-func printInspected(out io.Writer, output cli.Output, names names, r inspected) error {
+func printInspected(out io.Writer, output cli.Output, names names, r inspect.Report) error {
 	if !output.Text() {
 		return output.Encode(out, r)
 	}
 	if r.ISO != nil {
-		if err := printISO(out, *r.ISO); err != nil || !hasLock(*r.ISO) {
+		if err := printISO(out, *r.ISO); err != nil || !inspect.HasLock(*r.ISO) {
 			return err
 		}
 		fmt.Fprintln(out)
@@ -33,7 +33,7 @@ func printInspected(out io.Writer, output cli.Output, names names, r inspected) 
 }
 
 // printUsage prints what fills a store.
-func printUsage(out io.Writer, names names, r inspected) error {
+func printUsage(out io.Writer, names names, r inspect.Report) error {
 	if r.Thin != nil {
 		return printRecipes(out, names, *r.Thin)
 	}
@@ -57,12 +57,12 @@ func printUsage(out io.Writer, names names, r inspected) error {
 }
 
 // printInventory prints what it holds, and who has signed it.
-func printInventory(out io.Writer, names names, v inventory.Inventory) error {
+func printInventory(out io.Writer, names names, v inspect.Inventory) error {
 	w := cli.Table(out)
 	fmt.Fprintln(w, "\nDIGEST\tNAME\tPLATFORM\tCREATED\tSIGNATURE")
 	for _, img := range v.Images {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.digest(img.Pin), names.name(img.Name), img.Platform,
-			cmp.Or(inventory.Day(img.Created), "-"), img.Signed())
+			cmp.Or(inspect.Day(img.Created), "-"), img.Signed())
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -70,15 +70,11 @@ func printInventory(out io.Writer, names names, v inventory.Inventory) error {
 	w = cli.Table(out)
 	fmt.Fprintln(w, "\nDOCUMENT\tSIZE\tSHA-256\tSUMS\tSIGNATURE")
 	for _, d := range v.Documents {
-		size := bytesize.Format(d.Size)
-		if d.Files > 0 {
-			size = fmt.Sprintf("%d files", d.Files)
-		}
 		sum := d.SHA256
 		if !names.full {
 			sum = sum[:min(len(sum), shortDigest)]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.file(printable(d.Name)), size, cmp.Or(sum, "-"), cmp.Or(d.Sums, "-"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.file(printable(d.Name)), d.Extent(), cmp.Or(sum, "-"), cmp.Or(d.Sums, "-"),
 			printable(d.Signed()))
 	}
 	if err := w.Flush(); err != nil {

@@ -1,4 +1,4 @@
-package inventory
+package inspect
 
 import (
 	"bytes"
@@ -50,20 +50,17 @@ func attached(r *records, locked pinset.LockedImage, metadata string) (all []Att
 			if err != nil {
 				return all, err
 			}
-			one.Other = !slices.Contains(manifests(locked), one.Manifest)
-			all, rest = append(all, one), rest[size:]
+			pin, err := pinset.ParseImage(locked.Pin)
+			if err != nil {
+				return all, err
+			}
+			ours := []digest.Digest{locked.Manifest, locked.Index, pin.Digest}
+			one.Other = one.Manifest == "" || !slices.Contains(ours, one.Manifest)
+			all = append(all, one)
+			rest = rest[size:]
 		}
 	}
 	return all, nil
-}
-
-// manifests are the digests of the index and of the manifest of an image.
-func manifests(locked pinset.LockedImage) []digest.Digest {
-	all := []digest.Digest{locked.Manifest, locked.Index}
-	if pin, err := pinset.ParseImage(locked.Pin); err == nil {
-		all = append(all, pin.Digest)
-	}
-	return slices.DeleteFunc(all, func(d digest.Digest) bool { return d == "" })
 }
 
 // payload is what is signed of an image, in both forms: container-signature.md of containers/image.

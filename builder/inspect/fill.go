@@ -1,4 +1,4 @@
-package usage
+package inspect
 
 import (
 	"cmp"
@@ -17,13 +17,8 @@ import (
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
-// Read reads what fills the store of a folder, a live ISO or a medium. Of a lock, and of a store that is no squashfs,
-// it reads images and layers only. The store of a thin delta has no layers, and all of them count as elsewhere.
-func Read(ctx context.Context, r *release.Release) (Report, error) {
-	lock, err := r.Lock()
-	if err != nil {
-		return Report{}, err
-	}
+// readFill reads what fills the store of a release with this lock.
+func readFill(ctx context.Context, r *release.Release, lock pinset.Lock) (Report, error) {
 	c := newCount(lock)
 	store, err := r.Store()
 	if err != nil {

@@ -1,12 +1,16 @@
-package usage
+package inspect
 
 import (
+	"slices"
+
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Report says what fills a store. All sizes are in bytes. What is "stored" is compressed, as it stands in the store;
+// Report says what fills a store, and what it holds. All sizes are in bytes. What is "stored" is compressed, as it stands in the store;
 // equal contents stand there once, and count for the first layer that has them.
 type Report struct {
 	pinset.ReleaseID
@@ -31,9 +35,41 @@ type Report struct {
 
 	// Against is how it differs from an older one; nil if it was compared with none.
 	Against *Comparison `json:"against,omitempty"`
+	// Inventory is what it holds.
+	Inventory Inventory `json:"inventory"`
+	// ISO describes an ISO, which may have no store; nil for anything else.
+	ISO *iso.Info `json:"iso,omitempty"`
+	// Thin describes a thin delta, which has no layers; nil for anything else.
+	Thin *artifact.Recipes `json:"thin,omitempty"`
 
 	tree *Folder
 	lock pinset.Lock
+}
+
+// Comparison is how a store differs from an older one.
+type Comparison struct {
+	// ReleaseID, Size and Stored are those of the older one; the sizes are 0 if only its lock was read.
+	pinset.ReleaseID
+	Size   int64 `json:"size"`
+	Stored int64 `json:"stored"`
+	pinset.Difference
+	// Bytes are the sizes in a registry of the images that are changed, added and removed, by their pins.
+	Bytes map[string]int64 `json:"bytes"`
+}
+
+// Since returns the report with how it differs from an older one.
+func (r Report) Since(old Report) Report {
+	c := Comparison{
+		ReleaseID: old.ReleaseID, Size: old.Size, Stored: old.Stored, Difference: pinset.Compare(old.lock, r.lock),
+		Bytes: map[string]int64{},
+	}
+	for _, img := range slices.Concat(old.Images, r.Images) {
+		if _, same := slices.BinarySearch(c.Unchanged, img.Pin); !same {
+			c.Bytes[img.Pin] = img.Blobs
+		}
+	}
+	r.Against = &c
+	return r
 }
 
 // Image is an image of the store.
