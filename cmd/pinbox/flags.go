@@ -158,14 +158,6 @@ func inputsByFlags(_ *cobra.Command, args []string) error {
 		args[0])
 }
 
-// requireOut checks --out. cobra would report a missing flag without its meaning.
-func requireOut(out string) (string, error) {
-	if out == "" {
-		return "", cli.Usagef("name the folder to make with -o")
-	}
-	return out, nil
-}
-
 // options converts the flags to the builder's options.
 func (f *inputFlags) options() (o builder.Options, err error) {
 	sources := f.sources.entries()
