@@ -50,10 +50,10 @@ func (p *plan) Close() error {
 	return err
 }
 
-// makePlan reads the sources, renders the configuration and resolves the images. program is that of the release, or nil.
-// With a compressor, layers of images of an appliance are fetched while others are resolved; a delta may not need them.
-// The folder for temporary files takes the documents of the images; "" leaves them out, for a lock. The caller closes
-// the plan.
+// makePlan reads the sources, renders the configuration and resolves the images. program is that of the release, or
+// nil. With a compressor, layers of images of an appliance are fetched while others are resolved; a delta may not need
+// them. The folder for temporary files takes the documents of the images; "" leaves them out, for a lock. The caller
+// closes the plan.
 func makePlan(ctx context.Context, o Options, program *os.File, packing storage.PackOptions) (*plan, error) {
 	p := &plan{spec: o.Appliance.Spec}
 	err := p.readInputs(ctx, o, program, packing.Tmp)

@@ -32,8 +32,8 @@ func compression(s spec.Store, tmp string) squashfs.Options {
 	return o
 }
 
-// writeStore writes the store. bytes are those of the blobs that it reads. A pack in the cache that is damaged is removed
-// and made again, once.
+// writeStore writes the store. bytes are those of the blobs that it reads. A pack in the cache that is damaged is
+// removed and made again, once.
 func writeStore(
 	ctx context.Context, f format.Format, o format.Options, p *plan, files []format.File, bytes int64,
 ) (artifact.Store, error) {

@@ -76,7 +76,8 @@ func (s *Stage) WriteISO(
 }
 
 // additions opens the files that are added to an ISO: the files that the sums list, the sums, and the
-// signatures. files maps names in the ISO to names in the folder; statement is the provenance. The caller calls closeAll.
+// signatures. files maps names in the ISO to names in the folder; statement is the provenance. The caller calls
+// closeAll.
 func additions(
 	dir string, files map[string]string, statement []byte, sums layout.Sums, signing signing,
 ) (all []iso.Addition, closeAll func(), err error) {

@@ -175,8 +175,8 @@ func (v Inventory) documents() page.Section {
 	}
 	for _, d := range v.Documents {
 		s.Rows = append(s.Rows, []page.Cell{
-			{Text: d.Name, Code: d.SHA256}, {Text: d.Kind}, {Text: d.Extent()}, {Text: string(d.Sums), State: states[string(d.Sums)]},
-			{Text: d.Signed(), State: states[string(d.Check)]},
+			{Text: d.Name, Code: d.SHA256}, {Text: d.Kind}, {Text: d.Extent()},
+			{Text: string(d.Sums), State: states[string(d.Sums)]}, {Text: d.Signed(), State: states[string(d.Check)]},
 		})
 	}
 	return s

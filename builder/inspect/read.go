@@ -20,9 +20,9 @@ type Options struct {
 	Against *release.Release
 }
 
-// Read reads what a folder, a live ISO, a medium or a lock holds. Of a lock, and of a store that is no squashfs, it reads
-// no files of layers. The store of a thin delta has no layers, and all of them count as elsewhere. An ISO may have no
-// store, and nothing else is read of it then.
+// Read reads what a folder, a live ISO, a medium or a lock holds. Of a lock, and of a store that is no squashfs, it
+// reads no files of layers. The store of a thin delta has no layers, and all of them count as elsewhere. An ISO may
+// have no store, and nothing else is read of it then.
 func Read(ctx context.Context, r *release.Release, o Options) (report Report, err error) {
 	var info *iso.Info
 	if r.Image != nil {

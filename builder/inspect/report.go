@@ -10,8 +10,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Report says what fills a store, and what it holds. All sizes are in bytes. What is "stored" is compressed, as it stands in the store;
-// equal contents stand there once, and count for the first layer that has them.
+// Report says what fills a store, and what it holds. All sizes are in bytes. What is "stored" is compressed, as it
+// stands in the store; equal contents stand there once, and count for the first layer that has them.
 type Report struct {
 	pinset.ReleaseID
 	Platform pinset.Platform `json:"platform"`

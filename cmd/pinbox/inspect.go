@@ -149,8 +149,8 @@ func printInventory(out io.Writer, names names, v inspect.Inventory) error {
 		if !names.full {
 			sum = sum[:min(len(sum), shortDigest)]
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.file(printable(d.Name)), d.Extent(), cmp.Or(sum, "-"), cmp.Or(d.Sums, "-"),
-			printable(d.Signed()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", names.file(printable(d.Name)), d.Extent(), cmp.Or(sum, "-"),
+			cmp.Or(d.Sums, "-"), printable(d.Signed()))
 	}
 	if err := w.Flush(); err != nil {
 		return err
