@@ -197,7 +197,7 @@ soak: deps peers
 
 # Writes golden files and the schema anew.
 golden:
-	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/usage ./runtime/pages ./cmd ./cmd/pinbox -run Golden -update
+	go test ./storage/layout ./storage/pinset ./runtime ./runtime/crio ./runtime/provision ./runtime/systemd ./ignition ./builder/spec ./builder/openshift ./builder/mirror ./builder/source ./builder/provenance ./builder/inspect ./runtime/pages ./cmd ./cmd/pinbox -run Golden -update
 
 # The pictures of README.md and the documents, with Graphviz.
 pictures: docs/pictures/lines.svg
@@ -210,7 +210,7 @@ D3  := 3.1.3
 AXE := 4.10.3
 OPENSANS := 5.3.0
 page:
-	cd builder/usage/page && npm pack --silent d3-hierarchy@$(D3) && tar -xzf d3-hierarchy-$(D3).tgz --strip-components=1 \
+	cd builder/inspect/page && npm pack --silent d3-hierarchy@$(D3) && tar -xzf d3-hierarchy-$(D3).tgz --strip-components=1 \
 		package/LICENSE package/dist/d3-hierarchy.min.js && mv dist/d3-hierarchy.min.js . && rmdir dist && \
 		mv LICENSE d3-hierarchy.LICENSE && rm d3-hierarchy-$(D3).tgz
 	cd fixtures/browser && npm pack --silent axe-core@$(AXE) && \

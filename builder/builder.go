@@ -1,20 +1,30 @@
 package builder
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // ErrDrift says that the inputs differ from the lock of a locked build.
@@ -27,8 +37,11 @@ type Options struct {
 	Appliance spec.Appliance
 	// Out is the folder to make. It must not exist, or be empty.
 	Out string
-	// From names the bases of a delta: folders of appliances or of deltas, ISOs, locks. A node has one of them.
+	// From names the bases of a delta: folders of appliances or of deltas, ISOs, locks. A node has one of them. Without
+	// bases, a build makes an appliance.
 	From []string
+	// Bases are the bases of a delta for sites, in place of From; nil for anything else.
+	Bases []base.Base
 	// Thin makes a thin delta, for which the bases must have contents.
 	Thin bool
 	// Access says how to reach registries.
@@ -52,18 +65,46 @@ type Options struct {
 	Inputs map[string][]string
 	// Hooks report progress.
 	Hooks progress.Hooks
-
-	// brief means that no more than the lock is wanted.
-	brief bool
-	// siteBases are the bases of a delta for sites, in place of From.
-	siteBases []base.Base
 }
 
-func (o *Options) validate() error {
+// makesDelta reports whether the options are those of a delta.
+func (o *Options) makesDelta() bool { return len(o.From) > 0 || o.Bases != nil }
+
+// validate checks the options. It removes from the appliance what a delta cannot change, and warns of it.
+func (o *Options) validate() (warnings []string, err error) {
 	if err := o.Appliance.Validate(); err != nil {
-		return fmt.Errorf("%w: %w", spec.ErrAppliance, err)
+		return nil, fmt.Errorf("%w: %w", spec.ErrAppliance, err)
 	}
-	return checkNumber(o.Appliance)
+	if err := checkNumber(o.Appliance); err != nil || !o.makesDelta() {
+		return nil, err
+	}
+	s := &o.Appliance.Spec
+	if f := format.Of(s.Store.Format).Describe(); f.Delta == "" {
+		return nil, fmt.Errorf("%w: spec.store.format is %s, and a delta is a %s",
+			spec.ErrAppliance, f.Name, format.NamesWith(func(d format.Description) bool { return d.Delta != "" }))
+	}
+	var ignored []string
+	for _, field := range []struct {
+		name string
+		set  bool
+	}{
+		{"spec.ignition", !s.Ignition.IsZero()},
+		{"spec.iso", !s.ISO.IsZero()},
+		{"spec.mirrors", len(s.Mirrors) > 0},
+		{"spec.node.pullSecret", s.Node.PullSecret != ""},
+	} {
+		if field.set {
+			ignored = append(ignored, field.name)
+		}
+	}
+	if len(ignored) > 0 {
+		warnings = append(warnings,
+			"a delta does not change the configuration of nodes; it ignores "+strings.Join(ignored, ", "))
+	}
+	s.Ignition = spec.Ignition{}
+	s.ISO = spec.ISO{}
+	s.Node = spec.Node{ImageVolumes: s.Node.ImageVolumes, Binary: s.Node.Binary}
+	return warnings, nil
 }
 
 // checkNumber checks that the release has a number if the nodes attach releases by themselves.
@@ -74,48 +115,39 @@ func checkNumber(a spec.Appliance) error {
 	return nil
 }
 
-// format returns the format of the store. The appliance must be valid.
-func (o Options) format() format.Format {
+// formatOf returns the format of the store. The options must be valid.
+func formatOf(o Options) format.Format {
 	if o.Thin {
 		return format.OfThin()
 	}
 	return format.Of(o.Appliance.Spec.Store.Format)
 }
 
-// writable returns an error if this process may not write the store's format.
-func (o Options) writable() error {
-	if check := o.format().Describe().Writable; check != nil {
-		return check()
-	}
-	return nil
-}
-
-// limitation returns a warning if the store that this process writes is of limited use, else "".
-func (o Options) limitation() string {
-	if warning := o.format().Describe().Limitation; warning != nil {
-		return warning()
-	}
-	return ""
-}
-
-// Result describes an appliance that was built.
+// Result describes an appliance or a delta that was built.
 type Result struct {
+	// ReleaseID is the release that nodes have with it.
 	pinset.ReleaseID
 	Platform pinset.Platform `json:"platform"`
 	Out      string          `json:"out"`
-	Totals   pinset.Totals   `json:"totals"`
+	// Totals count all images of the release, and New the layers in a delta; nil for an appliance.
+	Totals pinset.Totals `json:"totals"`
+	New    *Missing      `json:"new,omitempty"`
+	// Bases that a delta was made for. A node has one of them.
+	Bases []pinset.Base `json:"bases,omitempty"`
 	// Store is the store's name in the folder, StoreSize its size in bytes.
 	Store     string `json:"store"`
 	StoreSize int64  `json:"storeSize"`
 	// Format of the store.
 	Format format.Description `json:"-"`
-	// NodeStore is the path or the partition where the node expects the store.
-	NodeStore string `json:"nodeStore"`
+	// NodeStore is the path or the partition where the node expects the store of an appliance.
+	NodeStore string `json:"nodeStore,omitempty"`
 	// StoreDigest is the digest of the store's file; "" if the store is a folder.
 	StoreDigest string `json:"storeDigest,omitempty"`
 	// StoreRootHash is the root of the store's hash tree; "" if the format has none.
-	StoreRootHash string   `json:"storeRootHash,omitempty"`
-	Warnings      []string `json:"warnings,omitempty"`
+	StoreRootHash string `json:"storeRootHash,omitempty"`
+	// Thin is about the store that nodes make of a thin delta; nil for anything else.
+	Thin     *pinset.Thin `json:"thin,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
 	// Private says that the configs, and the files that carry them, can be read by their owner only, since the
 	// configs have a pull secret or Butane files.
 	Private bool `json:"private,omitempty"`
@@ -131,58 +163,175 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// Build makes the folder of an appliance. The folder appears complete, or not at all.
-func Build(ctx context.Context, o Options) (Result, error) {
+// Build makes the folder of an appliance or, if the options name bases, of a delta, whose store has the records of all
+// images and those layers that not all bases have. The folder appears complete, or not at all.
+func Build(ctx context.Context, o Options) (r Result, err error) {
 	started := time.Now()
-	if err := o.validate(); err != nil {
-		return Result{}, err
-	}
-	if err := o.writable(); err != nil {
-		return Result{}, err
-	}
-	program, err := openNodeBinary(o)
+	ignored, err := o.validate()
 	if err != nil {
-		return Result{}, err
-	}
-	defer program.Close()
-	p, err := run(ctx, o, recipe{program: program})
-	if err != nil {
-		return Result{}, err
+		return r, err
 	}
 	s := o.Appliance.Spec
-	r := Result{
-		ReleaseID: p.lock.ReleaseID, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
-		Store: p.store.Name, StoreSize: p.store.Size, StoreDigest: p.store.Digest(),
-		StoreRootHash: p.store.RootHash(), Format: o.format().Describe(),
-		NodeStore: s.Config(nil, nil).Store.NodePath(), Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel,
-		StoreURL: s.Node.Store.URL,
-		Warnings: p.warnings, Private: p.private, Seconds: time.Since(started).Seconds(),
+	storeFormat := formatOf(o)
+	about := storeFormat.Describe()
+	if err := about.CheckWritable(); err != nil {
+		return r, err
 	}
-	if s.ISO.Base != "" {
-		r.ISO = filepath.Join(o.Out, artifact.ISOFile)
+	if !about.UsesCache {
+		o.Cache = Cache{}
 	}
-	return r, nil
-}
 
-// Plan returns the lock of the appliance that Build would make, and warnings. It writes nothing.
-func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
-	if err := o.validate(); err != nil {
-		return pinset.Lock{}, nil, err
-	}
-	if o.Appliance.Spec.Node.Binary != "" { // Build would fail if it cannot be used
-		binary, err := openNodeBinary(o)
-		if err != nil {
-			return pinset.Lock{}, nil, err
-		}
-		if err := binary.Close(); err != nil {
-			return pinset.Lock{}, nil, err
-		}
-	}
-	o.brief = true
-	p, err := makePlan(ctx, o, pinset.Program{}, "", storage.PackOptions{})
+	// Open what is read, and the folder that is written.
+	bases, refused, err := readBases(o)
 	if err != nil {
-		return pinset.Lock{}, nil, err
+		return r, err
+	}
+	program, unchanged, err := openProgram(o)
+	if err != nil {
+		return r, err
+	}
+	defer program.Close() // nil if there is none
+	contents, err := openContents(ctx, o)
+	if err != nil {
+		return r, err
+	}
+	defer closeContents(contents)
+	packs, uncached, err := o.Cache.open()
+	if err != nil {
+		return r, err
+	}
+	defer func() { r.Warnings = append(r.Warnings, o.Cache.prune(packs, err)...) }()
+	stage, err := artifact.OpenStage(o.Out)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, stage.Discard()) }()
+
+	// Plan: read the sources, render the configuration, and resolve each image while layers of others are fetched.
+	packing := storage.PackOptions{Cache: packs, Tmp: stage.Dir, Reading: format.Reading(o.Hooks)}
+	if about.UsesCache {
+		if packing.Compressor, err = squashfs.NewCompressor(compression(s.Store, stage.Dir)); err != nil {
+			return r, err
+		}
+		defer packing.Compressor.Close()
+	}
+	p, err := makePlan(ctx, o, program, packing)
+	if err != nil {
+		return r, err
 	}
 	defer p.Close()
-	return p.lock(p.Images), p.allWarnings(), nil
+
+	// Space: for all, or for what not all bases of a delta have.
+	var delta *base.Common
+	images := p.images
+	artifacts := p.artifacts
+	added := program
+	layerBytes := p.lock.Totals().Bytes
+	if o.makesDelta() {
+		delta = base.NewCommon(bases, p.lock.Images)
+		images = newLayers(delta, p.images)
+		artifacts = newArtifacts(delta, p.artifacts)
+		layerBytes = missing(delta, p.lock).Bytes
+		if delta.HasProgram(p.program.Digest) {
+			added = nil
+		}
+	}
+	if err := checkSpace(o, images, artifacts, added, packs); err != nil {
+		return r, err
+	}
+
+	// Store: layers, records of the images, and files of pinbox. It sets the unpacked sizes of layers in the lock.
+	options := format.Options{
+		Dir: stage.Dir, Name: about.File, ModTime: modTime(o, p.images), Packing: packing, Program: added,
+		CheckSize: func(store int64) error { return checkStore(o, store) }, Hooks: o.Hooks,
+	}
+	if delta != nil {
+		options.Name = about.Delta
+		options.AddBases = func(store *compose.Store) error { return delta.AddTo(store, p.lock.Images) }
+		options.Thin = format.Thin{Bases: thinBases(contents), Sources: delta.Layers(), Delta: &delta.Delta}
+	}
+	files := append(artifactFiles(ctx, p.client, artifacts, packs, o.Hooks), ownFiles(p, delta, added)...)
+	store, err := writeStore(ctx, storeFormat, options, p, files, layerBytes+p.lock.Totals().ArtifactBytes)
+	if err != nil {
+		return r, err
+	}
+
+	// Texts: the lock, the PinnedImageSets, and the configuration or the description of the delta.
+	var config firstboot.Files
+	texts := map[string]artifact.Text{}
+	if delta == nil {
+		if config, err = p.config.WithStore(store); err != nil {
+			return r, err
+		}
+		texts = config.Texts()
+	} else {
+		var text bytes.Buffer
+		if err := delta.Delta.Encode(&text); err != nil {
+			return r, err
+		}
+		texts[artifact.DeltaFile] = artifact.Text{Content: text.Bytes(), Perm: 0o644}
+	}
+	if s.Node.Store.URL != "" { // from where the node fetches its program, too
+		content, err := io.ReadAll(io.NewSectionReader(program, 0, math.MaxInt64))
+		if err != nil {
+			return r, err
+		}
+		texts[artifact.ProgramFile] = artifact.Text{Content: content, Perm: 0o755}
+	}
+	if err := stage.WriteTexts(store, p.lock, p.sets, texts); err != nil {
+		return r, err
+	}
+	if config.Private() && len(config.StoreFiles) > 0 && store.Sum != "" { // a folder has the modes of its files
+		if err := os.Chmod(stage.Path(store.Name), 0o600); err != nil {
+			return r, err
+		}
+	}
+
+	// ISO, with the signature of the store, and with the provenance statement of all but itself.
+	if err := stage.SignWith(o.Signer, store); err != nil {
+		return r, err
+	}
+	statement := describeBuild(o, p, delta)
+	subjects, err := stage.Subjects(ctx, store)
+	if err != nil {
+		return r, err
+	}
+	if p.base != nil {
+		if err := writeISO(ctx, stage, store, config.LiveISO(), statement, subjects, o.Hooks); err != nil {
+			return r, err
+		}
+	}
+
+	// Sums, with that of the statement.
+	if err := writeStatement(stage, statement, subjects); err != nil {
+		return r, err
+	}
+	if err := stage.WriteSums(ctx, store.Name, subjects, o.Hooks); err != nil {
+		return r, err
+	}
+
+	// Publish.
+	r = Result{
+		ReleaseID: p.lock.ReleaseID, Platform: p.lock.Platform, Out: filepath.Clean(o.Out), Totals: p.lock.Totals(),
+		Store: store.Name, StoreSize: store.Size, StoreDigest: store.Digest(), StoreRootHash: store.RootHash(),
+		Format: about, Installs: s.ISO.InstallDevice, Medium: s.Node.Store.VolumeLabel, StoreURL: s.Node.Store.URL,
+		Warnings: slices.Concat(ignored, unchanged, refused, uncached, p.warnings, about.Limitations()),
+		Private:  config.Private(),
+	}
+	if delta == nil {
+		r.NodeStore = s.Config(nil, nil).Store.NodePath()
+	} else {
+		lacking := missing(delta, p.lock)
+		r.New = &lacking
+		r.Bases = delta.Delta.Bases
+		r.Thin = delta.Delta.Thin
+	}
+	if p.base != nil {
+		r.ISO = filepath.Join(o.Out, artifact.ISOFile)
+	}
+	if err := stage.Publish(); err != nil {
+		return r, err
+	}
+	r.Seconds = time.Since(started).Seconds()
+	return r, nil
 }

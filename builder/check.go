@@ -19,7 +19,7 @@ import (
 func Check(ctx context.Context, o Options) (warnings []string, err error) {
 	invalid := o.Appliance.Validate()
 	errs := []error{invalid, checkNumber(o.Appliance)}
-	material, err := source.Read(ctx, o.Appliance.Spec.Sources, o.sourceOptions())
+	material, err := source.Read(ctx, o.Appliance.Spec.Sources, sourceOptions(o))
 	if err == nil {
 		defer func() { err = errors.Join(err, material.Close()) }()
 	}

@@ -33,7 +33,7 @@ func full(t *testing.T, pins ...string) string {
 }
 
 // delta builds a delta of images with the bases from, and returns its folder.
-func delta(t *testing.T, from []string, pins ...string) (string, builder.DeltaResult) {
+func delta(t *testing.T, from []string, pins ...string) (string, builder.Result) {
 	t.Helper()
 	o := options(t, sample.Set("worker", pins...))
 	o.From = from
@@ -218,7 +218,7 @@ func TestDeltaWithoutANewLayer(t *testing.T) {
 	_, _, pins := series(t, 1)
 	base := full(t, pins[0]...)
 	out, r := delta(t, []string{base}, pins[0][1:]...)
-	if r.New != (builder.Missing{}) || r.StoreSize > 20_000 {
+	if *r.New != (builder.Missing{}) || r.StoreSize > 20_000 {
 		t.Errorf("got %+v in %d bytes, want no layers in at most 20,000 bytes", r.New, r.StoreSize)
 	}
 	checkStores(t, trees(t, pins[0]...), mount(t, base, out), pins[0]...)

@@ -16,5 +16,5 @@
 // It does not know how images are fetched and packed (package storage), how a result is verified (package
 // verify), or what a node does with a store (package runtime).
 //
-// Start at Build; function run in line.go has the steps.
+// Start at Build, which has the steps.
 package builder

@@ -3,41 +3,46 @@ package builder
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/builder/firstboot"
-	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
 	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // plan is everything that is known before the first layer is read.
 type plan struct {
-	// Result has the sets and the images.
-	resolve.Result
-	release pinset.ReleaseID
+	spec spec.Spec
 	// program is the pinbox-node of the release; zero if it is unknown.
 	program pinset.Program
-	spec    spec.Spec
 	config  firstboot.Files
 	// base is the base ISO; nil without one.
 	base *iso.Base
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
-	packing  *squashfs.Compressor // of early fetches and then of the store; nil without early fetches
-	warnings []string             // of material and client
+	// sets, images and OCI artifacts are known once they are resolved, and the lock has all of them. It shares the layers
+	// of the images: it has their unpacked sizes once a store is filled.
+	sets      []pinset.Set
+	images    []storage.Resolved
+	artifacts []storage.Resolved
+	lock      pinset.Lock
+	warnings  []string
 }
 
 // Close closes the client and the files on this machine that it reads.
@@ -46,32 +51,44 @@ func (p *plan) Close() error {
 	if p.client != nil {
 		err = errors.Join(err, p.client.Close())
 	}
-	if p.packing != nil {
-		p.packing.Close()
-	}
 	return err
 }
 
-// makePlan reads the sources, renders the configuration and resolves the images. It reports problems of
-// the configuration and of the base ISO before the first request to a registry. The caller closes the plan.
-//
-// The folder tmp takes the documents of the images; "" keeps them in memory. If early has a folder, layers of images
-// are fetched while others are resolved.
-func makePlan(
-	ctx context.Context, o Options, program pinset.Program, tmp string, early storage.PackOptions,
-) (p plan, err error) {
-	p.release, p.spec, p.program = o.Appliance.Metadata.ID(), o.Appliance.Spec, program
-	if p.material, err = source.Read(ctx, p.spec.Sources, o.sourceOptions()); err != nil {
-		return p, err
+// makePlan reads the sources, renders the configuration and resolves the images. program is that of the release, or
+// nil. With a compressor, layers of images of an appliance are fetched while others are resolved; a delta may not need
+// them. The folder for temporary files takes the documents of the images; "" leaves them out, for a lock. The caller
+// closes the plan.
+func makePlan(ctx context.Context, o Options, program *os.File, packing storage.PackOptions) (*plan, error) {
+	p := &plan{spec: o.Appliance.Spec}
+	err := p.readInputs(ctx, o, program, packing.Tmp)
+	if err == nil && packing.Compressor != nil && !o.makesDelta() {
+		p.client.FetchEarly(ctx, packing)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.Close())
+	if err == nil {
+		err = p.resolve(ctx, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// readInputs reads the sources and renders the configuration: it reports problems of both, and of the base ISO, before
+// the first request to a registry.
+func (p *plan) readInputs(ctx context.Context, o Options, program *os.File, tmp string) (err error) {
+	if program != nil {
+		if p.program, err = pinset.ReadProgram(program); err != nil {
+			return err
 		}
-	}()
+	}
+	material, err := source.Read(ctx, p.spec.Sources, sourceOptions(o))
+	if err != nil {
+		return err
+	}
+	p.material = material
 	if p.spec.ISO.Base != "" {
 		if p.base, err = iso.OpenBase(p.spec.ISO.Base); err != nil {
-			return p, err
+			return err
 		}
 	}
 	if p.spec.OpenShift != nil {
@@ -79,74 +96,79 @@ func makePlan(
 	}
 	registries, mirrorWarnings, err := readMirrors(ctx, p.spec.Mirrors)
 	if err != nil {
-		return p, err
+		return err
 	}
 	if bytes.Contains(registries, []byte(mirror.Digest)) && p.material.Unpinned() {
 		p.material.RegistryReasons = append(p.material.RegistryReasons, fmt.Sprintf("mirrors of ImageDigestMirrorSets, and "+
 			"imageDigestSources in %s, are asked for digests only: for tags, an ImageTagMirrorSet is needed",
 			strings.Join(p.spec.Mirrors, ", ")))
 	}
-	if p.config, err = firstboot.Configure(o.Appliance, p.base, p.material.Sets, registries, program); err != nil {
-		return p, err
+	p.config, err = firstboot.Configure(o.Appliance, p.base, p.material.Sets, registries, p.program)
+	if err != nil {
+		return err
 	}
-	o.Access.Registries, o.Access.Retrying = registries, o.Hooks.Retrying
-	o.Access.Documents = storage.Documents{None: o.brief, Tmp: tmp}
-	weakened := o.weakened()
-	o.Access.Insecure = o.insecure()
-	if p.client, err = storage.NewClient(o.Access, p.spec.Platform); err != nil {
-		return p, err
+	access := o.Access
+	access.Registries = registries
+	access.Retrying = o.Hooks.Retrying
+	access.Documents = storage.Documents{None: tmp == "", Tmp: tmp}
+	access.Insecure = insecure(o)
+	if p.client, err = storage.NewClient(access, p.spec.Platform); err != nil {
+		return err
 	}
-	if err := p.fetchEarly(ctx, o, early); err != nil {
-		return p, err
-	}
-	p.warnings = slices.Concat(weakened, p.material.Warnings, mirrorWarnings, p.client.Warnings())
-	if p.release.Number == 0 && (!o.Signer.IsZero() || p.config.HasKeys()) {
+	p.warnings = slices.Concat(weakened(o), p.material.Warnings, mirrorWarnings, p.client.Warnings())
+	if o.Appliance.Metadata.Release == 0 && (!o.Signer.IsZero() || p.config.HasKeys()) {
 		p.warnings = append(p.warnings, "a signature does not tell an old store from a new one, and the release has no "+
 			"number: nodes attach any signed store of the appliance; metadata.release or --release-number sets it")
 	}
-	if p.Result, err = resolve.Resolve(ctx, p.client, p.material, o.Lock, o.Hooks); err != nil {
-		return p, p.explain(err)
+	return nil
+}
+
+// resolve asks the registries for what the sources name, and makes the lock.
+func (p *plan) resolve(ctx context.Context, o Options) error {
+	resolved, err := resolve.Resolve(ctx, p.client, p.material, o.Lock, o.Hooks)
+	if err != nil {
+		return p.explain(err)
 	}
+	p.sets, p.images, p.artifacts = resolved.Sets, resolved.Images, resolved.Artifacts
 	if p.spec.OpenShift != nil {
-		for i := range p.Sets {
-			p.Sets[i].Version = p.spec.OpenShift.SetVersion()
+		for i := range p.sets {
+			p.sets[i].Version = p.spec.OpenShift.SetVersion()
 		}
 	}
 	if p.material.Unpinned() { // there are more sets now
-		if p.config, err = firstboot.Configure(o.Appliance, p.base, p.Sets, registries, program); err != nil {
-			return p, err
+		if p.config, err = p.config.WithSets(p.sets); err != nil {
+			return err
 		}
 	}
-	lock := p.lock(p.Images)
-	if err := layout.CheckLimits(lock, p.Sets, p.documentBytes()); err != nil {
-		return p, err
+	p.lock = pinset.Lock{
+		Version: pinset.LockVersion, ReleaseID: o.Appliance.Metadata.ID(), Platform: p.spec.Platform,
+		Artifacts: locked(p.artifacts),
 	}
-	if !o.Locked {
-		return p, nil
+	for _, s := range p.sets {
+		p.lock.Sets = append(p.lock.Sets, s.Lock())
 	}
-	if drift := pinset.DescribeDifference(o.Lock, lock); drift != "" {
-		return p, fmt.Errorf("%w:\n%s", ErrDrift, drift)
+	var documents int64 // bytes
+	for _, img := range p.images {
+		p.lock.Images = append(p.lock.Images, img.LockedImage)
+		documents += img.DocumentBytes
 	}
-	return p, nil
-}
-
-func (p *plan) fetchEarly(ctx context.Context, o Options, early storage.PackOptions) (err error) {
-	if early.Tmp == "" {
-		return nil
+	if p.program.Digest != "" {
+		p.lock.Program = &p.program
 	}
-	packing := o.packing()
-	packing.Tmp = early.Tmp
-	if p.packing, err = squashfs.NewCompressor(packing); err != nil {
+	p.warnings = slices.Concat(p.warnings, resolved.Warnings, p.config.Warnings(), p.volumeWarnings(),
+		p.artifactWarnings())
+	if err := layout.CheckLimits(p.lock, p.sets, documents); err != nil || !o.Locked {
 		return err
 	}
-	early.Compressor, early.Reading = p.packing, format.Reading(o.Hooks)
-	p.client.FetchEarly(ctx, early)
+	if drift := pinset.DescribeDifference(o.Lock, p.lock); drift != "" {
+		return fmt.Errorf("%w:\n%s", ErrDrift, drift)
+	}
 	return nil
 }
 
 // sourceOptions returns the options for reading sources. Compressed archives are unpacked beside the
 // output folder, where there must be enough space for the images anyway.
-func (o Options) sourceOptions() source.Options {
+func sourceOptions(o Options) source.Options {
 	options := source.Options{
 		Appliance: o.Appliance.Metadata.Name, Platform: o.Appliance.Spec.Platform,
 		DefaultRegistry: o.Appliance.Spec.DefaultRegistry, AnyArchitecture: o.Appliance.Spec.AnyArchitecture,
@@ -178,24 +200,19 @@ func (p *plan) explain(err error) error {
 	return err
 }
 
-func (p *plan) allWarnings() []string {
-	return slices.Concat(p.warnings, p.Warnings, p.config.Warnings(), p.volumeWarnings(),
-		p.artifactWarnings())
-}
-
 // artifactWarnings say which CRI-O reads OCI artifacts of a store; it is not known which one the nodes have.
 func (p *plan) artifactWarnings() []string {
-	if len(p.Artifacts) == 0 {
+	if len(p.artifacts) == 0 {
 		return nil
 	}
 	return []string{fmt.Sprintf("nodes find the %d OCI artifacts, such as %s, with CRI-O 1.36 or newer: "+
-		"an older one reads none of a store, and pulls them", len(p.Artifacts), p.Artifacts[0].Image)}
+		"an older one reads none of a store, and pulls them", len(p.artifacts), p.artifacts[0].Image)}
 }
 
 // volumeWarnings name the images that pods cannot mount as image volumes.
 func (p *plan) volumeWarnings() []string {
 	var names []string
-	for _, img := range p.Images {
+	for _, img := range p.images {
 		if img.Volume {
 			names = append(names, img.Pin)
 		}
@@ -208,26 +225,68 @@ func (p *plan) volumeWarnings() []string {
 		strings.Join(names, ", "))}
 }
 
-// documentBytes is the size of the manifests and configurations of all images.
-func (p *plan) documentBytes() (n int64) {
-	for _, img := range p.Images {
-		n += img.DocumentBytes
+// Plan returns the lock of the appliance that Build would make, and warnings. It writes nothing.
+func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
+	ignored, err := o.validate()
+	if err != nil {
+		return pinset.Lock{}, nil, err
 	}
-	return n
+	if o.Appliance.Spec.Node.Binary != "" { // Build would fail if it cannot be used
+		binary, err := openNodeBinary(o)
+		if err != nil {
+			return pinset.Lock{}, nil, err
+		}
+		if err := binary.Close(); err != nil {
+			return pinset.Lock{}, nil, err
+		}
+	}
+	p, err := makePlan(ctx, o, nil, storage.PackOptions{})
+	if err != nil {
+		return pinset.Lock{}, nil, err
+	}
+	defer p.Close()
+	return p.lock, slices.Concat(ignored, p.warnings), nil
 }
 
-// lock returns the lock of the sets with the images.
-func (p *plan) lock(images []storage.Resolved) pinset.Lock {
-	lock := pinset.Lock{Version: pinset.LockVersion, ReleaseID: p.release, Platform: p.spec.Platform}
-	for _, s := range p.Sets {
-		lock.Sets = append(lock.Sets, s.Lock())
+// ErrNodeBinary says that the pinbox-node for the store is missing or does not run on the nodes.
+var ErrNodeBinary = fault.New(fault.Input, "pinbox-node cannot be used",
+	"`GOARCH=… make node` builds one next to pinbox; or name one with spec.node.binary or --node-binary")
+
+// elfMachines has the architectures of nodes, by their names in Go.
+var elfMachines = map[elf.Machine]string{
+	elf.EM_X86_64: "amd64", elf.EM_AARCH64: "arm64", elf.EM_PPC64: "ppc64le", elf.EM_S390: "s390x",
+	elf.EM_RISCV: "riscv64",
+}
+
+// openNodeBinary opens the pinbox-node for the store, and checks its architecture.
+func openNodeBinary(o Options) (*os.File, error) {
+	name := o.Appliance.Spec.Node.Binary
+	if name == "" {
+		name = o.NodeBinary
 	}
-	for _, img := range images {
-		lock.Images = append(lock.Images, img.LockedImage)
+	f, err := input.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNodeBinary, err)
 	}
-	lock.Artifacts = locked(p.Artifacts)
-	if p.program.Digest != "" {
-		lock.Program = &p.program
+	_, arch, _ := o.Appliance.Spec.Platform.Split()
+	head, err := elf.NewFile(f)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("%w: %s is not a Linux program: %w", ErrNodeBinary, name, err)
+	case elfMachines[head.Machine] != arch:
+		err = fmt.Errorf("%w: %s is for %s, the appliance for %s", ErrNodeBinary, name, elfMachines[head.Machine], arch)
+	default:
+		return f, nil
 	}
-	return lock
+	return nil, errors.Join(err, f.Close())
+}
+
+// openProgram opens the pinbox-node of the release. A delta needs none, which a warning says: nodes keep theirs.
+func openProgram(o Options) (program *os.File, warnings []string, err error) {
+	program, err = openNodeBinary(o)
+	if o.makesDelta() && o.Appliance.Spec.Node.Binary == "" && errors.Is(err, fs.ErrNotExist) {
+		return nil, []string{"nodes keep their pinbox-node: there is none at " + o.NodeBinary +
+			", and neither --node-binary nor spec.node.binary names one"}, nil
+	}
+	return program, nil, err
 }

@@ -3,35 +3,34 @@ package builder
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
+	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/provenance"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// stated describes the build for its provenance statement.
-func (o Options) stated(made product) provenance.Build {
+// describeBuild describes a build for its provenance statement. delta is nil for an appliance.
+func describeBuild(o Options, p *plan, delta *base.Common) provenance.Build {
 	b := provenance.Build{
-		Delta: made.common != nil, Version: o.Version, Parameters: o.parameters(), Files: map[string]string{},
+		Delta: delta != nil, Version: o.Version, Parameters: parameters(o), Images: p.lock.Pins(),
+		Files: map[string]string{},
 	}
-	b.Images = made.lock.Pins()
 	add := func(name string, of digest.Digest) {
 		if of != "" {
 			b.Files[name] = of.Encoded()
 		}
 	}
-	add(layout.OwnProgram, made.node.Digest)
-	if made.live.BaseSum != "" {
-		b.Files[artifact.ISOBase] = made.live.BaseSum
-	}
-	if made.common != nil {
-		for i, base := range made.common.Delta.Bases { // named as in delta.json
+	add(layout.OwnProgram, p.program.Digest)
+	if delta != nil {
+		for i, base := range delta.Delta.Bases { // named as in delta.json
 			add(fmt.Sprintf("bases[%d].store", i), base.Store)
 			add(fmt.Sprintf("bases[%d].lock", i), base.Lock)
 		}
@@ -41,7 +40,7 @@ func (o Options) stated(made product) provenance.Build {
 
 // parameters are what the user asked for. They have no paths and no credentials, so that equal builds on two
 // machines say the same.
-func (o Options) parameters() map[string]any {
+func parameters(o Options) map[string]any {
 	p := map[string]any{"appliance": o.Appliance.Metadata.Name, "platform": string(o.Appliance.Spec.Platform)}
 	if o.Appliance.Digest != "" {
 		p["applianceFile"] = map[string]any{"sha256": o.Appliance.Digest.Encoded()}
@@ -62,7 +61,7 @@ func (o Options) parameters() map[string]any {
 	if o.Access.InsecurePolicy {
 		p["insecurePolicy"] = true
 	}
-	if hosts := o.insecure(); len(hosts) > 0 {
+	if hosts := insecure(o); len(hosts) > 0 {
 		p["insecureRegistries"] = anys(hosts)
 	}
 	if registry := o.Appliance.Spec.DefaultRegistry; registry != "" {
@@ -78,16 +77,16 @@ func (o Options) parameters() map[string]any {
 }
 
 // insecure returns the registries and mirrors whose certificates are not verified.
-func (o Options) insecure() []string {
+func insecure(o Options) []string {
 	return slices.Concat(o.Access.Insecure, o.Appliance.Spec.InsecureRegistries)
 }
 
 // weakened returns a warning for each check that the user has turned off. The provenance statement has them too.
-func (o Options) weakened() (warnings []string) {
+func weakened(o Options) (warnings []string) {
 	if o.Access.InsecurePolicy {
 		warnings = append(warnings, "the signature policy is ignored, and every image is accepted: --insecure-policy")
 	}
-	if hosts := o.insecure(); len(hosts) > 0 {
+	if hosts := insecure(o); len(hosts) > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s may serve plain HTTP, or have an untrusted certificate: "+
 			"--insecure-registry or spec.insecureRegistries", strings.Join(hosts, ", ")))
 	}
@@ -105,25 +104,32 @@ func anys(values []string) (all []any) {
 	return all
 }
 
-// state writes the provenance statement, and returns the sums of its subjects: the store unless it is a folder,
-// the lock, and the ISO if it is there already. An ISO has the statement without itself.
-func (o Options) state(ctx context.Context, stage *artifact.Stage, made product, iso bool) (layout.Sums, error) {
-	lock, err := artifact.SumFile(ctx, stage.Path(artifact.LockFile), progress.Hooks{})
+func writeStatement(stage *artifact.Stage, statement provenance.Build, subjects layout.Sums) error {
+	text, err := statement.Statement(subjects)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	subjects := layout.Sums{artifact.LockFile: lock}
-	if made.store.Sum != "" {
-		subjects[made.store.Name] = made.store.Sum
+	return stage.Write(artifact.ProvenanceFile, text)
+}
+
+// writeISO makes the live ISO, which has the statement of the subjects without itself, and adds its sum to them. The
+// statement gets the base as an input.
+func writeISO(
+	ctx context.Context, stage *artifact.Stage, store artifact.Store, live artifact.LiveISO, statement provenance.Build,
+	subjects layout.Sums, hooks progress.Hooks,
+) (err error) {
+	hooks.Begin("hash "+filepath.Base(live.Base.Name), live.Base.Size)
+	if live.BaseSum, _, err = artifact.SumReader(ctx, live.Base.Reader(), hooks); err != nil {
+		return err
 	}
-	if iso {
-		if subjects[artifact.ISOFile], err = artifact.SumFile(ctx, stage.Path(artifact.ISOFile), o.Hooks); err != nil {
-			return nil, err
-		}
-	}
-	text, err := o.stated(made).Statement(subjects)
+	statement.Files[artifact.ISOBase] = live.BaseSum
+	text, err := statement.Statement(subjects)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return subjects, stage.Write(artifact.ProvenanceFile, text)
+	if err := stage.WriteISO(ctx, store, live, text, hooks); err != nil {
+		return err
+	}
+	subjects[artifact.ISOFile], err = artifact.SumFile(ctx, stage.Path(artifact.ISOFile), hooks)
+	return err
 }

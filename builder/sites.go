@@ -18,7 +18,7 @@ import (
 
 // SiteDelta is a delta that was built for sites.
 type SiteDelta struct {
-	DeltaResult
+	Result
 	// Sites that it serves, by their names.
 	Sites []string `json:"sites"`
 }
@@ -55,11 +55,7 @@ func DeltasFor(ctx context.Context, o Options, all []sites.Site, max int) (r Sit
 		return r, err
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
-	o.siteBases = []base.Base{}
-	ignored, err := o.validateDelta()
-	if err != nil {
-		return r, err
-	}
+	o.Bases = []base.Base{}
 	lock, warnings, err := Plan(ctx, o)
 	if err != nil {
 		return r, err
@@ -68,12 +64,13 @@ func DeltasFor(ctx context.Context, o Options, all []sites.Site, max int) (r Sit
 	plan := sites.New(lock, all, max)
 	r = SitesResult{
 		ReleaseID: lock.ReleaseID, Deltas: []SiteDelta{}, Done: append([]string{}, plan.Done...),
-		Unserved: append([]sites.Unserved{}, plan.Unserved...), Warnings: slices.Concat(ignored, warnings),
+		Unserved: append([]sites.Unserved{}, plan.Unserved...), Warnings: warnings,
 	}
 	out := filepath.Clean(o.Out)
 	for i, d := range plan.Deltas {
 		name := fmt.Sprintf("delta-%d", i+1)
-		o.Out, o.siteBases = stage.Path(name), d.Bases
+		o.Out = stage.Path(name)
+		o.Bases = d.Bases
 		made, err := Delta(ctx, o)
 		if err == nil {
 			err = checkSites(d, made)
@@ -91,7 +88,7 @@ func DeltasFor(ctx context.Context, o Options, all []sites.Site, max int) (r Sit
 }
 
 // checkSites reads a delta that was made, and checks that its sites have what it needs.
-func checkSites(d sites.Delta, made DeltaResult) error {
+func checkSites(d sites.Delta, made Result) error {
 	f, err := os.Open(filepath.Join(made.Out, artifact.DeltaFile))
 	if err != nil {
 		return err
@@ -105,14 +102,14 @@ func checkSites(d sites.Delta, made DeltaResult) error {
 }
 
 // addDelta adds a delta that will be in a folder. Its warnings are those of all.
-func (r *SitesResult) addDelta(d sites.Delta, made DeltaResult, out string) {
+func (r *SitesResult) addDelta(d sites.Delta, made Result, out string) {
 	for _, w := range made.Warnings {
 		if !slices.Contains(r.Warnings, w) {
 			r.Warnings = append(r.Warnings, w)
 		}
 	}
 	made.Out, made.Warnings = out, nil
-	s := SiteDelta{DeltaResult: made}
+	s := SiteDelta{Result: made}
 	for _, site := range d.Sites {
 		s.Sites = append(s.Sites, site.Name)
 	}

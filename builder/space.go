@@ -89,8 +89,8 @@ func unpackedSize(images []storage.Resolved, known map[digest.Digest]int64) (all
 }
 
 // needs returns what a build will write. own is the size of pinbox's own files.
-func (o Options) needs(
-	images []storage.Resolved, blobs []pinset.LockedBlob, own int64, size cachedSize,
+func needs(
+	o Options, images []storage.Resolved, blobs []pinset.LockedBlob, own int64, size cachedSize,
 ) ([]need, error) {
 	all, cached, largest := packsSize(images, size)
 	unpacked := unpackedSize(images, lockedSizes(o.Lock))
@@ -103,24 +103,24 @@ func (o Options) needs(
 		}
 		all, largest, unpacked = all+packed, max(largest, packed), unpacked+b.Size
 	}
-	n := o.format().Needs(format.Sizes{
+	n := formatOf(o).Needs(format.Sizes{
 		Packed: all, Cached: cached, Largest: largest, Unpacked: unpacked,
 		Own: own, HasCache: o.Cache.Dir != "",
 	})
 	if n == (format.Needs{}) {
 		return nil, nil // checkStore will know the exact size
 	}
-	out, err := o.outNeeds(n.Store)
+	out, err := outNeeds(o, n.Store)
 	out.bytes += n.Temporary
-	needs := []need{out}
-	if n.Cache > 0 && !o.sharesCache() {
-		needs = append(needs, need{dir: o.Cache.Dir, what: "the cache", bytes: n.Cache})
+	written := []need{out}
+	if n.Cache > 0 && !sharesCache(o) {
+		written = append(written, need{dir: o.Cache.Dir, what: "the cache", bytes: n.Cache})
 	}
-	return needs, err
+	return written, err
 }
 
 // outNeeds returns what the output folder takes with a store of the size in bytes.
-func (o Options) outNeeds(store int64) (need, error) {
+func outNeeds(o Options, store int64) (need, error) {
 	n := need{dir: filepath.Dir(filepath.Clean(o.Out)), what: "the store", bytes: store}
 	base := o.Appliance.Spec.ISO.Base
 	if base == "" {
@@ -189,18 +189,18 @@ func fits(needs []need, diskOf func(dir string) (disk, error)) error {
 	return nil
 }
 
-// checkSpace checks the free space before the first layer is read.
-func (o Options) checkSpace(c contents, packs cache.Cache) error {
+// checkSpace checks the free space before the first layer is read. program is the one in the store, or nil.
+func checkSpace(o Options, images, artifacts []storage.Resolved, program *os.File, packs cache.Cache) error {
 	var own int64
-	if c.program != nil {
-		fi, err := c.program.Stat()
+	if program != nil {
+		fi, err := program.Stat()
 		if err != nil {
 			return err
 		}
 		own = fi.Size()
 	}
-	encoding := o.packing().Encoding()
-	needs, err := o.needs(c.images, c.blobs, own, func(l *pinset.LockedLayer) (int64, bool) {
+	encoding := compression(o.Appliance.Spec.Store, "").Encoding()
+	all, err := needs(o, images, pinset.ArtifactBlobs(locked(artifacts)), own, func(l *pinset.LockedLayer) (int64, bool) {
 		if l.DiffID == "" {
 			return packs.Size(cache.Key{Digest: l.Digest, Encoding: encoding + format.BlobEncoding})
 		}
@@ -209,7 +209,7 @@ func (o Options) checkSpace(c contents, packs cache.Cache) error {
 	if err != nil {
 		return err
 	}
-	return fitsPruned(needs, diskOf, packs.PrunePartials)
+	return fitsPruned(all, diskOf, packs.PrunePartials)
 }
 
 // fitsPruned compares the needs with the free space, again after prune where it is too little: partial blobs of
@@ -246,19 +246,19 @@ func diskOf(dir string) (disk, error) {
 }
 
 // sharesCache reports whether the store shares the blocks of the packs in the cache.
-func (o Options) sharesCache() bool {
+func sharesCache(o Options) bool {
 	out, err := diskOf(filepath.Dir(filepath.Clean(o.Out)))
 	packs, cacheErr := diskOf(o.Cache.Dir)
 	return err == nil && cacheErr == nil && out.id == packs.id && sharesBlocks(o.Cache.Dir) &&
-		o.format().Describe().Name == format.Squashfs
+		formatOf(o).Describe().Name == format.Squashfs
 }
 
 // checkStore checks the free space again when the exact size of the store is known.
-func (o Options) checkStore(store int64) error {
-	if o.Cache.Dir == "" || o.sharesCache() {
+func checkStore(o Options, store int64) error {
+	if o.Cache.Dir == "" || sharesCache(o) {
 		return nil // temporary packs on the same disk will be removed, and shared blocks are there already
 	}
-	n, err := o.outNeeds(store)
+	n, err := outNeeds(o, store)
 	n.exact = true
 	if err != nil {
 		return err

@@ -45,21 +45,21 @@ func TestSpaceOfABuild(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := Options{Out: "/out/a/", Cache: Cache{Dir: "/cache"}}
 			test.spec(&o)
-			needs, err := o.needs(images, nil, 30*k, cached(test.cached...))
+			got, err := needs(o, images, nil, 30*k, cached(test.cached...))
 			if err != nil {
 				t.Fatal(err)
 			}
 			if test.out == 0 {
-				if len(needs) > 0 {
-					t.Errorf("got %+v, want no needs", needs)
+				if len(got) > 0 {
+					t.Errorf("got %+v, want no needs", got)
 				}
 				return
 			}
-			if needs[0].bytes != test.out || needs[0].dir != "/out" {
-				t.Errorf("got %+v for the output, want %d bytes in /out", needs[0], test.out)
+			if got[0].bytes != test.out || got[0].dir != "/out" {
+				t.Errorf("got %+v for the output, want %d bytes in /out", got[0], test.out)
 			}
-			if got := needs[1:]; len(got) == 0 && test.cache > 0 || len(got) == 1 && got[0].bytes != test.cache {
-				t.Errorf("got %+v for the cache, want %d bytes", got, test.cache)
+			if kept := got[1:]; len(kept) == 0 && test.cache > 0 || len(kept) == 1 && kept[0].bytes != test.cache {
+				t.Errorf("got %+v for the cache, want %d bytes", kept, test.cache)
 			}
 		})
 	}

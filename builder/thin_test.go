@@ -105,7 +105,7 @@ func (s site) full(name string, release int) string {
 }
 
 // delta makes the folder of a delta to a release.
-func (s site) delta(name string, thin bool, release int, from ...string) builder.DeltaResult {
+func (s site) delta(name string, thin bool, release int, from ...string) builder.Result {
 	s.t.Helper()
 	o := s.options(name, release)
 	o.Thin, o.From = thin, from
@@ -148,7 +148,7 @@ func (s site) rebuild(delta string, bases ...string) []byte {
 }
 
 // same compares the store that a node makes of a thin delta with that of the delta.
-func (s site) same(delta, thin builder.DeltaResult, bases ...string) {
+func (s site) same(delta, thin builder.Result, bases ...string) {
 	s.t.Helper()
 	want, err := os.ReadFile(filepath.Join(delta.Out, delta.Store))
 	if err != nil {

@@ -200,8 +200,7 @@ func TestTablesOfTheDocs(t *testing.T) {
 	}{
 		"Checking manifests": {
 			"docs/build.md", lintRule, []string{
-				"builder/lint/lint.go", "builder/lint/openshift.go", "builder/lint/set.go", "builder/lint/kubelet.go",
-				"storage/pinset/lint.go",
+				"builder/lint/lint.go", "builder/lint/openshift.go", "storage/pinset/lint.go",
 			},
 		},
 		"When something fails": {"docs/node.md", faultClass, []string{"runtime/fault.go"}},

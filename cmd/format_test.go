@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/builder/provenance"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime"
@@ -48,7 +48,7 @@ func TestFormatIsSpecified(t *testing.T) {
 			"Lock": pinset.LockVersion, "Delta": pinset.DeltaVersion, "State of a node": stores.StateVersion,
 			"Status of a node": runtime.StatusVersion, "Configuration of a node": layout.NodeConfigVersion,
 			"Setup of a node": setup.ManifestVersion, "Cluster of a node": cluster.KnownVersion,
-			"Inventory": inventory.Version,
+			"Inventory": inspect.Version,
 		} {
 			checkLine(t, title, sections[title], fmt.Sprintf("| `version` | %d |", version))
 		}
@@ -194,7 +194,7 @@ func documents() map[string]any {
 	return map[string]any{
 		"Lock": pinset.Lock{}, "Delta": pinset.Delta{}, "State of a node": stores.State{},
 		"Status of a node": runtime.Status{}, "Configuration of a node": layout.NodeConfig{},
-		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{}, "Inventory": inventory.Inventory{},
+		"Setup of a node": setup.Manifest{}, "Cluster of a node": cluster.Known{}, "Inventory": inspect.Inventory{},
 		"Store": struct {
 			Layers []layout.Layer
 			Images []layout.Image

@@ -110,8 +110,7 @@ var rooms = map[string][]string{
 	},
 	"builder": {
 		"builder",
-		"builder/inventory",
-		"builder/firstboot builder/lint builder/resolve builder/sites builder/usage builder/verify",
+		"builder/firstboot builder/inspect builder/lint builder/resolve builder/sites builder/verify",
 		"builder/openshift",
 		"builder/base builder/spec",
 		"builder/format builder/source",
@@ -180,7 +179,7 @@ var doors = map[string][]string{
 	// the home folder, as containers/image finds it
 	"go.podman.io/storage/pkg/unshare": {"storage/environment", "storage/root"},
 	"github.com/sirupsen/logrus":       {"cmd/cli"}, // the logger of these libraries
-	"github.com/ProtonMail/go-crypto":  {"builder/inventory"},
+	"github.com/ProtonMail/go-crypto":  {"builder/inspect"},
 	"github.com/secure-systems-lab":    {"storage/signature"},
 	"github.com/in-toto":               {"builder/provenance"},
 	"github.com/coreos":                {"ignition"},

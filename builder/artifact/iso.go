@@ -3,8 +3,6 @@ package artifact
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"os"
 	"path/filepath"
 
@@ -40,14 +38,17 @@ type LiveISO struct {
 	NoStore bool
 }
 
-// WriteISO makes the live ISO from its base and the files in the stage.
-func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks progress.Hooks) error {
-	embedded := sha256.Sum256(live.Edit.Ignition)
-	inside := layout.Sums{IgnitionFile: hex.EncodeToString(embedded[:]), ISOBase: live.BaseSum}
-	files := map[string]string{
-		ISOStore: StoreFile, ISOLock: LockFile, ISORootHash: layout.RootHashFile(StoreFile), ISOProvenance: ProvenanceFile,
+// WriteISO makes the live ISO from its base, the files in the stage, and a provenance statement.
+func (s *Stage) WriteISO(
+	ctx context.Context, store Store, live LiveISO, statement []byte, hooks progress.Hooks,
+) error {
+	inside := layout.Sums{
+		IgnitionFile: hexSum(live.Edit.Ignition), ISOBase: live.BaseSum, ISOProvenance: hexSum(statement),
 	}
-	small := []string{ISOLock, ISOProvenance}
+	files := map[string]string{
+		ISOStore: StoreFile, ISOLock: LockFile, ISORootHash: layout.RootHashFile(StoreFile),
+	}
+	small := []string{ISOLock}
 	if !live.NoStore {
 		inside[ISOStore] = store.Sum
 		small = append(small, ISORootHash)
@@ -63,7 +64,7 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 	if live.NoStore {
 		signing.store = nil
 	}
-	additions, closeAll, err := additions(s.Dir, files, inside, signing)
+	additions, closeAll, err := additions(s.Dir, files, statement, inside, signing)
 	if err != nil {
 		return err
 	}
@@ -75,9 +76,10 @@ func (s *Stage) WriteISO(ctx context.Context, store Store, live LiveISO, hooks p
 }
 
 // additions opens the files that are added to an ISO: the files that the sums list, the sums, and the
-// signatures. files maps names in the ISO to names in the folder. The caller calls closeAll.
+// signatures. files maps names in the ISO to names in the folder; statement is the provenance. The caller calls
+// closeAll.
 func additions(
-	dir string, files map[string]string, sums layout.Sums, signing signing,
+	dir string, files map[string]string, statement []byte, sums layout.Sums, signing signing,
 ) (all []iso.Addition, closeAll func(), err error) {
 	var opened []*os.File
 	closeAll = func() {
@@ -91,8 +93,7 @@ func additions(
 		}
 	}
 	if signing.store != nil {
-		sum := sha256.Sum256(signing.store)
-		sums[ISOSignature] = hex.EncodeToString(sum[:])
+		sums[ISOSignature] = hexSum(signing.store)
 	}
 	signature, err := signing.sums(sums.Encode())
 	if err != nil {
@@ -103,6 +104,10 @@ func additions(
 	text(ISOSignature, signing.store)
 	for _, name := range []string{ISOLock, ISOProvenance, ISORootHash, ISOStore} {
 		if _, ok := sums[name]; !ok {
+			continue
+		}
+		if name == ISOProvenance {
+			text(name, statement)
 			continue
 		}
 		f, err := input.Open(filepath.Join(dir, files[name]))

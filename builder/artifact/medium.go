@@ -77,8 +77,12 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	if err != nil {
 		return err
 	}
-	additions, closeAll, err := additions(o.Dir, map[string]string{ISOStore: store, ISOLock: LockFile,
-		ISORootHash: rootHash, ISOProvenance: ProvenanceFile}, inside, signing)
+	statement, err := input.Read(filepath.Join(o.Dir, ProvenanceFile))
+	if err != nil {
+		return err
+	}
+	files := map[string]string{ISOStore: store, ISOLock: LockFile, ISORootHash: rootHash}
+	additions, closeAll, err := additions(o.Dir, files, statement, inside, signing)
 	if err != nil {
 		return err
 	}

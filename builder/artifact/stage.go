@@ -189,6 +189,16 @@ func (s *Stage) Write(name string, content []byte) error {
 	return err
 }
 
+// Subjects returns the sums of the lock, and of the store unless it is a folder.
+func (s *Stage) Subjects(ctx context.Context, store Store) (layout.Sums, error) {
+	lock, err := sumOf(ctx, s.Path(LockFile), progress.Hooks{})
+	subjects := layout.Sums{LockFile: lock}
+	if store.Sum != "" {
+		subjects[store.Name] = store.Sum
+	}
+	return subjects, err
+}
+
 // WriteSums writes SHA256SUMS, with a line for every other file of the folder, and then the signatures, which
 // it does not list. store is the name of the store, known are sums that were computed before.
 func (s *Stage) WriteSums(ctx context.Context, store string, known layout.Sums, hooks progress.Hooks) error {

@@ -70,11 +70,6 @@ func Of(r *release.Release, platform pinset.Platform) (b Base, err error) {
 	return b, nil
 }
 
-// HasProgram reports whether nodes with the base have the pinbox-node of that digest.
-func (b Base) HasProgram(sum digest.Digest) bool {
-	return b.Locked.Program != nil && b.Locked.Program.Digest == sum
-}
-
 // Layers returns the layers of the base by their IDs in a store.
 func (b Base) Layers() map[string]compose.LayerInfo {
 	all := map[string]compose.LayerInfo{}
@@ -111,23 +106,31 @@ type Common struct {
 	Delta pinset.Delta
 	// layers are the layers that every base has, by their IDs.
 	layers map[string]compose.LayerInfo
-	// artifacts counts the bases that have an OCI artifact, by its pin, and bases are all.
+	// artifacts counts the bases that have an OCI artifact, by its pin, programs those that have a pinbox-node, by its
+	// digest, and bases are all.
 	artifacts map[string]int
+	programs  map[digest.Digest]int
 	bases     int
 }
 
+// HasProgram reports whether nodes with any of the bases have the pinbox-node of that digest.
+func (c *Common) HasProgram(sum digest.Digest) bool { return c.programs[sum] == c.bases }
+
 // HasArtifact reports whether all bases have an OCI artifact.
-func (c Common) HasArtifact(pin string) bool { return c.artifacts[pin] == c.bases }
+func (c *Common) HasArtifact(pin string) bool { return c.artifacts[pin] == c.bases }
 
 // NewCommon intersects the bases. The Needs of the delta are the layers of the images that all bases have.
-func NewCommon(bases []Base, images []pinset.LockedImage) Common {
-	c := Common{
+func NewCommon(bases []Base, images []pinset.LockedImage) *Common {
+	c := &Common{
 		layers: inAll(bases), Delta: pinset.Delta{Version: pinset.DeltaVersion, Needs: []pinset.Need{}},
-		artifacts: map[string]int{}, bases: len(bases),
+		artifacts: map[string]int{}, programs: map[digest.Digest]int{}, bases: len(bases),
 	}
 	for _, b := range bases {
 		for _, a := range b.Locked.Artifacts {
 			c.artifacts[a.Pin]++
+		}
+		if b.Locked.Program != nil {
+			c.programs[b.Locked.Program.Digest]++
 		}
 		c.Delta.Bases = append(c.Delta.Bases, b.Base)
 	}
@@ -169,10 +172,10 @@ func inAll(bases []Base) map[string]compose.LayerInfo {
 }
 
 // Layers returns the IDs of the layers that all bases have, sorted.
-func (c Common) Layers() []string { return slices.Sorted(maps.Keys(c.layers)) }
+func (c *Common) Layers() []string { return slices.Sorted(maps.Keys(c.layers)) }
 
 // Missing returns the layers of an image that are not in all bases.
-func (c Common) Missing(img pinset.LockedImage) (layers []*pinset.LockedLayer) {
+func (c *Common) Missing(img pinset.LockedImage) (layers []*pinset.LockedLayer) {
 	for _, p := range Chain(img) {
 		if _, ok := c.layers[p.ID]; !ok {
 			layers = append(layers, p.LockedLayer)
@@ -182,7 +185,7 @@ func (c Common) Missing(img pinset.LockedImage) (layers []*pinset.LockedLayer) {
 }
 
 // AddTo adds to a delta's store the layers of the images that are in the bases.
-func (c Common) AddTo(store *compose.Store, images []pinset.LockedImage) error {
+func (c *Common) AddTo(store *compose.Store, images []pinset.LockedImage) error {
 	for _, img := range images {
 		for _, p := range Chain(img) {
 			unpacked, ok := c.layers[p.ID]
@@ -196,4 +199,47 @@ func (c Common) AddTo(store *compose.Store, images []pinset.LockedImage) error {
 		}
 	}
 	return nil
+}
+
+// OfNode returns the base that the stores of a node are together, as far as it is of use to images: it has those of
+// their layers that the node has, with all layers below them. It is named after the current store. There must be one.
+func OfNode(stores []pinset.StoreContent, images []pinset.LockedImage) Base {
+	current := pinset.CurrentContent(stores)
+	b := Base{Base: current.Base, Held: map[string]compose.LayerInfo{}, Locked: pinset.Lock{
+		Version: pinset.LockVersion, ReleaseID: current.ReleaseID, Platform: current.Platform, Program: current.Program,
+	}}
+	there := map[string]pinset.StoredLayer{}
+	for _, s := range stores {
+		for _, l := range s.Layers {
+			there[l.ID] = l
+		}
+		for _, pin := range s.Artifacts {
+			b.Locked.Artifacts = append(b.Locked.Artifacts, pinset.LockedArtifact{Pin: pin})
+		}
+	}
+	b.Locked.Artifacts = once(b.Locked.Artifacts)
+	for _, img := range images {
+		for _, p := range Chain(img) {
+			l, ok := there[p.ID]
+			if !ok {
+				break
+			}
+			b.Held[p.ID] = compose.LayerInfo{
+				ID: p.ID, Size: l.UnpackedSize, Inodes: l.Inodes, RootAttributes: l.RootAttributes,
+			}
+		}
+	}
+	return b
+}
+
+// once removes repeated artifacts, which would count as those of several bases.
+func once(artifacts []pinset.LockedArtifact) (all []pinset.LockedArtifact) {
+	seen := map[string]bool{}
+	for _, a := range artifacts {
+		if !seen[a.Pin] {
+			seen[a.Pin] = true
+			all = append(all, a)
+		}
+	}
+	return all
 }

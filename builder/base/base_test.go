@@ -18,9 +18,11 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 const (
@@ -312,11 +314,16 @@ func TestNewCommon(t *testing.T) {
 }
 
 // addTo adds the layers of images to a new store of a delta.
-func addTo(t *testing.T, common base.Common, images []pinset.LockedImage) (*compose.Store, error) {
+func addTo(t *testing.T, common *base.Common, images []pinset.LockedImage) (*compose.Store, error) {
 	t.Helper()
 	var composed *compose.Store
+	compressor, err := squashfs.NewCompressor(squashfs.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(compressor.Close)
 	s, err := format.Of(format.Squashfs).Open(t.Context(), format.Options{
-		Dir: t.TempDir(), AddBases: func(s *compose.Store) error {
+		Dir: t.TempDir(), Packing: storage.PackOptions{Compressor: compressor}, AddBases: func(s *compose.Store) error {
 			composed = s
 			return common.AddTo(s, images)
 		},

@@ -55,10 +55,10 @@ func TestAgentISO(t *testing.T) {
 			if !files.Private() {
 				t.Error("got a public config, want a private one: theirs may have secrets")
 			}
-			edit := files.LiveISO(a.Spec).Edit
+			edit := files.LiveISO().Edit
 			edit.Additions = []iso.Addition{{Name: "store.squashfs", Size: 5, Content: strings.NewReader("store")}}
 			out, again := filepath.Join(t.TempDir(), "out.iso"), filepath.Join(t.TempDir(), "again.iso")
-			if err := files.LiveISO(a.Spec).Base.Apply(t.Context(), out, edit); err != nil {
+			if err := files.LiveISO().Base.Apply(t.Context(), out, edit); err != nil {
 				t.Fatal(err)
 			}
 			image, f, err := iso.OpenFile(out)
@@ -124,7 +124,7 @@ func TestMergeWithAnyArea(t *testing.T) {
 				t.Fatal(err)
 			}
 			merged := files.Texts()["merged.ign"]
-			if got := files.LiveISO(a.Spec).Edit.Ignition; !bytes.Equal(got, merged.Content) || merged.Perm != 0o600 ||
+			if got := files.LiveISO().Edit.Ignition; !bytes.Equal(got, merged.Content) || merged.Perm != 0o600 ||
 				!bytes.Contains(got, []byte("/etc/theirs")) || !bytes.Contains(got, []byte("pinbox-node.service")) {
 				t.Errorf("got the config\n%s\nin the ISO, want merged.ign of mode 0600 (it has %o) with both configs", got, merged.Perm)
 			}
@@ -175,7 +175,7 @@ func TestMergeIntoAFullArea(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := files.LiveISO(a.Spec).Base.Apply(t.Context(), out, files.LiveISO(a.Spec).Edit); err != nil {
+	if err := files.LiveISO().Base.Apply(t.Context(), out, files.LiveISO().Edit); err != nil {
 		t.Fatal(err)
 	}
 	image, f, err := iso.OpenFile(out)

@@ -34,9 +34,10 @@ type Files struct {
 	StoreFiles []provision.File
 	// manifests are objects for the cluster by their file names; nil if the nodes have no operator.
 	manifests map[string][]byte
-	secret    bool // a config has a pull secret, files of the user, or another config
-	notes     []string
+	secret    bool     // a config has a pull secret, files of the user, or another config
+	inputs    []string // notes of the inputs
 	merging   []string // notes of the merge
+	notes     []string // all
 	spec      spec.Spec
 	config    ignition.Config
 	base      *iso.Base // nil without an ISO
@@ -51,14 +52,14 @@ var (
 
 // WithStore returns the configs for the store that was written.
 func (c Files) WithStore(store artifact.Store) (Files, error) {
-	s := &c.config.Store
-	s.Tree, s.Digest, s.Size = store.Tree, digest.Digest(store.Digest()), store.Size
-	files, err := render(c.spec, c.config, c.base)
-	if err == nil {
-		err = files.check(c.spec)
+	c.config.Store.Tree = store.Tree
+	c.config.Store.Digest = digest.Digest(store.Digest())
+	c.config.Store.Size = store.Size
+	files, err := c.render()
+	if err != nil {
+		return Files{}, err
 	}
-	files.secret, files.notes = c.secret, c.notes
-	return files, err
+	return files, files.check()
 }
 
 // Private reports whether only their owner may read the configs, and what carries them: they have a pull
@@ -116,13 +117,16 @@ func (c Files) Warnings() (all []string) {
 		"before CRI-O starts: "+strings.Join(names, ", "))
 }
 
-// Configure renders the first-boot configuration. base is the ISO that spec.iso.base names; nil if it names none.
-// program is the pinbox-node in the store.
+// Configure reads the files that an appliance names, and renders the first-boot configuration. base is the ISO that
+// spec.iso.base names; nil if it names none. program is the pinbox-node in the store.
 func Configure(
 	a spec.Appliance, base *iso.Base, sets []pinset.Set, registries []byte, program pinset.Program,
 ) (Files, error) {
 	c := a.Spec.Config(sets, registries)
-	c.Release, c.Store.Tree, c.Store.Digest, c.Store.Program = a.Metadata.ID(), unknown, unknownDigest, program
+	c.Release = a.Metadata.ID()
+	c.Store.Program = program
+	c.Store.Tree = unknown
+	c.Store.Digest = unknownDigest
 	c.Store.Size = unknown.Blocks
 	for _, name := range a.Spec.Ignition.Butane {
 		content, err := input.Read(name)
@@ -155,22 +159,30 @@ func Configure(
 	if err != nil {
 		return Files{}, err
 	}
-	all, err := render(a.Spec, c, base)
+	files := Files{spec: a.Spec, config: c, base: base, inputs: append(notes, fetched...)}
+	return files.WithSets(sets)
+}
+
+// WithSets returns the configs for these sets, with which they may need more room in the ISO.
+func (c Files) WithSets(sets []pinset.Set) (Files, error) {
+	c.config.Sets = sets
+	c.config.StoreFiles = nil
+	all, err := c.render()
 	if err != nil {
 		return Files{}, err
 	}
-	reviewed, err := all.review(a.Spec)
+	reviewed, err := all.review()
 	if err != nil {
 		return Files{}, err
 	}
-	files, err := all.fit(a.Spec)
-	files.secret = c.PullSecret != nil || len(c.Snippets) > 0 || files.merged != nil
-	files.notes = slices.Concat(notes, fetched, reviewed, files.merging)
+	files, err := all.fit()
+	files.notes = slices.Concat(c.inputs, reviewed, files.merging)
 	return files, err
 }
 
 // review compares the configs with the systems that apply them.
-func (c Files) review(s spec.Spec) (notes []string, err error) {
+func (c Files) review() (notes []string, err error) {
+	s := c.spec
 	node := ignition.System{
 		Live: c.base != nil && !s.ISO.ToDisk(), Disk: s.ISO.InstallDevice, Partition: c.config.Store.PartitionLabel,
 		Images: pinset.Union(c.config.Sets...),
@@ -212,8 +224,8 @@ func readPullSecret(name string, c *ignition.Config) (notes []string, err error)
 
 // fit returns the configs that fit into the ISO, of these with all files. If they do not, files are left for the
 // store, the largest first, and as few as possible.
-func (c Files) fit(s spec.Spec) (Files, error) {
-	tooLarge := c.check(s)
+func (c Files) fit() (Files, error) {
+	tooLarge := c.check()
 	if !errors.Is(tooLarge, iso.ErrTooLarge) {
 		return c, tooLarge
 	}
@@ -233,11 +245,10 @@ func (c Files) fit(s spec.Spec) (Files, error) {
 	// few, and high are enough.
 	best, low, high := Files{}, 0, len(candidates)+1
 	for n, step := estimate(candidates, iso.Overflow(tooLarge)), 1; high-low > 1; step *= 2 {
-		config := c.config
-		config.StoreFiles = candidates[:n]
-		files, err := render(s, config, c.base)
+		c.config.StoreFiles = candidates[:n]
+		files, err := c.render()
 		if err == nil {
-			err = files.check(s)
+			err = files.check()
 		}
 		switch {
 		case err == nil:
@@ -245,7 +256,7 @@ func (c Files) fit(s spec.Spec) (Files, error) {
 		case !errors.Is(err, iso.ErrTooLarge):
 			return Files{}, err
 		case n == len(candidates):
-			return Files{}, stays(config, err)
+			return Files{}, stays(c.config, err)
 		default:
 			low, n = n, min(n+step, (n+high)/2)
 		}
@@ -274,74 +285,71 @@ func (c *counter) Write(b []byte) (int, error) {
 }
 
 // check reports whether the configs fit into the base ISO, before anything is fetched.
-func (c Files) check(s spec.Spec) error {
+func (c Files) check() error {
 	if c.base == nil {
 		return nil
 	}
-	return c.base.Check(c.edit(s))
+	return c.base.Check(c.edit())
 }
 
-// render renders the configs.
-func render(s spec.Spec, c ignition.Config, base *iso.Base) (files Files, err error) {
-	files.StoreFiles, files.spec, files.config, files.base = c.StoreFiles, s, c, base
-	if files.butane, err = ignition.Render(c); err != nil {
+// render returns the files with the configs rendered.
+func (c Files) render() (_ Files, err error) {
+	iso := c.spec.ISO
+	c.StoreFiles = c.config.StoreFiles
+	if c.butane, err = ignition.Render(c.config); err != nil {
 		return Files{}, err
 	}
-	if files.ignition, err = ignition.Translate(files.butane); err != nil {
+	if c.ignition, err = ignition.Translate(c.butane); err != nil {
 		return Files{}, err
 	}
-	if s.OpenShift != nil {
-		if files.manifests, err = openshift.Manifests(*s.OpenShift, c); err != nil {
+	if c.spec.OpenShift != nil {
+		if c.manifests, err = openshift.Manifests(*c.spec.OpenShift, c.config); err != nil {
 			return Files{}, err
 		}
 	}
-	if base == nil {
-		return files, nil
-	}
-	if s.ISO.ToDisk() {
-		if files.liveButane, files.liveIgnition, err = installer(s, c, base, files.ignition); err != nil {
+	if c.base != nil && iso.ToDisk() {
+		if c.liveButane, c.liveIgnition, err = c.installer(); err != nil {
 			return Files{}, err
 		}
 	}
-	if s.ISO.Existing == spec.ExistingMerge {
-		if files.merged, files.merging, err = merge(base, files.embedded(), files.reserved(s)); err != nil {
+	if c.base != nil && iso.Existing == spec.ExistingMerge {
+		if c.merged, c.merging, err = c.merge(); err != nil {
 			return Files{}, err
 		}
 	}
-	return files, nil
+	c.secret = c.config.PullSecret != nil || len(c.config.Snippets) > 0 || c.merged != nil
+	return c, nil
 }
 
-// reserved are names that only pinbox may have in the system that boots from the ISO.
-func (c Files) reserved(s spec.Spec) []string {
-	if s.ISO.ToDisk() {
-		return nil
-	}
-	return c.config.Names()
-}
-
-// merge merges a config with the one that the base ISO has; nil if it has none.
-func merge(base *iso.Base, ours []byte, reserved []string) (merged []byte, notes []string, err error) {
-	theirs, err := base.Ignition()
+// merge merges the config of the system that boots from the ISO with the one that the base has; nil if it has none.
+// Names of pinbox in that system are reserved.
+func (c Files) merge() (merged []byte, notes []string, err error) {
+	theirs, err := c.base.Ignition()
 	if err != nil || theirs == nil {
 		return nil, nil, err
 	}
+	ours := c.ignition
+	reserved := c.config.Names()
+	if c.liveIgnition != nil {
+		ours = c.liveIgnition
+		reserved = nil
+	}
 	if merged, notes, err = ignition.Merge(theirs, ours, reserved); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", base.Name, err)
+		return nil, nil, fmt.Errorf("%s: %w", c.base.Name, err)
 	}
 	return merged, notes, nil
 }
 
-// installer renders the configs of a live system that installs the node with the installed config.
-func installer(
-	s spec.Spec, c ignition.Config, base *iso.Base, installed []byte,
-) (butane, config []byte, err error) {
+// installer renders the configs of a live system that installs the node with its config.
+func (c Files) installer() (butane, config []byte, err error) {
+	iso := c.spec.ISO
 	i := ignition.Installer{
-		Disk: s.ISO.InstallDevice, AppendKargs: s.ISO.InstalledKernelArguments.Append,
-		DeleteKargs: s.ISO.InstalledKernelArguments.Delete, Store: c.Store, SSHKeys: c.SSHKeys,
+		Disk: iso.InstallDevice, AppendKargs: iso.InstalledKernelArguments.Append,
+		DeleteKargs: iso.InstalledKernelArguments.Delete, Store: c.config.Store, SSHKeys: c.config.SSHKeys,
 	}
-	if s.ISO.Mode == spec.ModeInstall {
-		i.Config = installed
-		if i.CopyNetwork, err = base.CheckInstaller(); err != nil {
+	if iso.Mode == spec.ModeInstall {
+		i.Config = c.ignition
+		if i.CopyNetwork, err = c.base.CheckInstaller(); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -354,31 +362,28 @@ func installer(
 }
 
 // edit returns the changes to the base ISO.
-func (c Files) edit(s spec.Spec) iso.Edit {
-	k := s.ISO.KernelArguments
-	_, arch, _ := s.Platform.Split()
-	return iso.Edit{
-		Architecture: arch, Ignition: c.embedded(), Force: s.ISO.Existing != "", Private: c.secret,
-		Grow:   s.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
+func (c Files) edit() iso.Edit {
+	k := c.spec.ISO.KernelArguments
+	_, arch, _ := c.spec.Platform.Split()
+	edit := iso.Edit{
+		Architecture: arch, Ignition: c.embedded(), Force: c.spec.ISO.Existing != "", Private: c.secret,
+		Grow:   c.spec.ISO.Existing == spec.ExistingMerge, // their config cannot be made smaller
 		Kargs:  iso.KargsEdit{Append: k.Append, Delete: k.Delete, Replace: k.Replace},
-		System: c.system(s),
+		System: iso.RunsFromMedium,
 	}
-}
-
-// system is what the live system of the ISO does.
-func (c Files) system(s spec.Spec) iso.System {
 	switch {
-	case s.ISO.Mode == spec.ModeInstall:
-		return iso.InstallsFromMedium
-	case s.ISO.Mode == spec.ModeAgent:
-		return iso.InstallsBesideOthers
+	case c.spec.ISO.Mode == spec.ModeInstall:
+		edit.System = iso.InstallsFromMedium
+	case c.spec.ISO.Mode == spec.ModeAgent:
+		edit.System = iso.InstallsBesideOthers
 	case c.config.Store.NodePath() != layout.LiveStorePath:
-		return iso.StoreElsewhere
+		edit.System = iso.StoreElsewhere
 	}
-	return iso.RunsFromMedium
+	return edit
 }
 
 // LiveISO says how to make the live ISO.
-func (c Files) LiveISO(s spec.Spec) artifact.LiveISO {
-	return artifact.LiveISO{Base: c.base, Edit: c.edit(s), NoStore: s.Node.Store.VolumeLabel+s.Node.Store.URL != ""}
+func (c Files) LiveISO() artifact.LiveISO {
+	store := c.spec.Node.Store
+	return artifact.LiveISO{Base: c.base, Edit: c.edit(), NoStore: store.VolumeLabel+store.URL != ""}
 }

@@ -156,7 +156,7 @@ func TestPullSecret(t *testing.T) {
 	if got := nodeFiles(t, files, artifact.IgnitionFile)[crio.PullSecretPath]; !strings.Contains(string(got), "bWU6c2VjcmV0") {
 		t.Errorf("got the pull secret %q on the node, want %s", got, secret)
 	}
-	if !files.LiveISO(spec.Spec{}).Edit.Private {
+	if !files.LiveISO().Edit.Private {
 		t.Error("got an ISO that all can read, want a private one")
 	}
 	got := files.Warnings()
@@ -332,25 +332,38 @@ func TestRefusedBases(t *testing.T) {
 
 // The ISO of mode live has the node's config.
 func TestLiveISO(t *testing.T) {
-	a := appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: fixtures.LiveISO(t), Existing: spec.ExistingReplace} })
-	files, err := configureWith(t, a, nil, nil, pinset.Program{})
+	base := fixtures.LiveISO(t)
+	content, err := os.ReadFile(base)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Spec.ISO.KernelArguments = spec.KernelArguments{
-		Append: []string{"a", "b"}, Delete: []string{"c"}, Replace: []string{"d=e=f"},
+	content = bytes.ReplaceAll(content, []byte(fixtures.LiveKargs+"\n######"), []byte(fixtures.LiveKargs+" c d=e\n"))
+	if err := os.WriteFile(base, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	a := appliance(t, func(s *spec.Spec) {
+		s.ISO = spec.ISO{Base: base, Existing: spec.ExistingReplace, KernelArguments: spec.KernelArguments{
+			Append: []string{"a", "b"}, Delete: []string{"c"}, Replace: []string{"d=e=f"},
+		}}
+	})
+	files, err := configureWith(t, a, nil, nil, pinset.Program{})
+	if err != nil {
+		t.Fatal(err)
 	}
 	want := iso.Edit{
 		Architecture: "amd64", Ignition: files.Texts()[artifact.IgnitionFile].Content, Force: true, Kargs: iso.KargsEdit{
 			Append: []string{"a", "b"}, Delete: []string{"c"}, Replace: []string{"d=e=f"},
 		},
 	}
-	live := files.LiveISO(a.Spec)
+	live := files.LiveISO()
 	if diff := cmp.Diff(want, live.Edit); diff != "" || live.Base.Name != a.Spec.ISO.Base || live.NoStore {
 		t.Errorf("got the base %s, and this edit (-want +got):\n%s", live.Base.Name, diff)
 	}
 	a.Spec.Node.Store.VolumeLabel = "PINBOX"
-	if got := files.LiveISO(a.Spec); !got.NoStore {
+	if files, err = configureWith(t, a, nil, nil, pinset.Program{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := files.LiveISO(); !got.NoStore {
 		t.Errorf("got %+v with the store on a medium of its own, want an ISO without it", got)
 	}
 }
@@ -378,7 +391,7 @@ func TestInstaller(t *testing.T) {
 	if translated, err := ignition.Translate(texts[artifact.LiveButaneFile].Content); err != nil || !bytes.Equal(translated, live) {
 		t.Errorf("got the Ignition config %s and %v, want that of the Butane config:\n%s", live, err, translated)
 	}
-	if got := files.LiveISO(a.Spec).Edit.Ignition; !bytes.Equal(got, live) {
+	if got := files.LiveISO().Edit.Ignition; !bytes.Equal(got, live) {
 		t.Errorf("got the config %s in the ISO, want that of the live system:\n%s", got, live)
 	}
 	if got := string(texts[artifact.LiveButaneFile].Content); !strings.Contains(got, sshKey) {

@@ -26,10 +26,9 @@ const BlobEncoding = "-file"
 // composed is a store that package compose makes of packs. finish writes its file, which decides the format.
 type composed struct {
 	*compose.Store
-	opts       Options
-	compressor *squashfs.Compressor
-	out        *squashfs.Writer
-	finish     func(*squashfs.Image) (artifact.Store, error)
+	opts   Options
+	out    *squashfs.Writer
+	finish func(*squashfs.Image) (artifact.Store, error)
 	// program is the pack of the program, or programErr why there is none, and programKey its key, from Fill until it is
 	// added.
 	program    *os.File
@@ -38,22 +37,16 @@ type composed struct {
 }
 
 func newComposed(o Options, finish func(*squashfs.Image) (artifact.Store, error)) (_ *composed, err error) {
-	c := &composed{opts: o, compressor: o.Compressor, finish: finish}
-	o.Packing.Tmp = o.Dir
+	c := &composed{opts: o, finish: finish}
 	defer func() {
 		if err != nil {
 			_ = c.Abort() // it is always nil
 		}
 	}()
-	if c.compressor == nil {
-		if c.compressor, err = squashfs.NewCompressor(o.Packing); err != nil {
-			return nil, err
-		}
-	}
-	if c.out, err = squashfs.NewWriter(c.compressor.ImageOptions(o.ModTime)); err != nil {
+	if c.out, err = squashfs.NewWriter(o.Packing.Compressor.ImageOptions(o.ModTime)); err != nil {
 		return nil, err
 	}
-	if c.Store, err = compose.NewStore(c.out, c.compressor, o.ModTime, o.Dir); err != nil {
+	if c.Store, err = compose.NewStore(c.out, o.Packing.Compressor, o.ModTime, o.Dir); err != nil {
 		return nil, err
 	}
 	if o.AddBases != nil {
@@ -63,13 +56,10 @@ func newComposed(o Options, finish func(*squashfs.Image) (artifact.Store, error)
 }
 
 func (c *composed) Fill(ctx context.Context, client *storage.Client, images []storage.Resolved) error {
-	packing := storage.PackOptions{
-		Compressor: c.compressor, Cache: c.opts.Cache, Tmp: c.opts.Dir, Reading: Reading(c.opts.Hooks),
-	}
 	var program sync.WaitGroup
 	program.Go(c.packProgram)
 	defer program.Wait()
-	return client.Fill(ctx, c.Store, images, packing, c.opts.Hooks.Add)
+	return client.Fill(ctx, c.Store, images, c.opts.Packing, c.opts.Hooks.Add)
 }
 
 // Reading reports the layers that are read to hooks.
@@ -130,7 +120,7 @@ func packable(f File) (File, error) {
 }
 
 func (c *composed) keyOf(f File) cache.Key {
-	return cache.Key{Digest: f.Digest, Encoding: c.compressor.Encoding() + BlobEncoding}
+	return cache.Key{Digest: f.Digest, Encoding: c.opts.Packing.Compressor.Encoding() + BlobEncoding}
 }
 
 // addPacked adds a file that is the same in every build to stores. The cache keeps it packed, like a layer.
@@ -175,7 +165,7 @@ func (c *composed) begun(key cache.Key) (pack *os.File, err error) {
 
 // packed returns the pack of a file, from the cache if that has it.
 func (c *composed) packed(key cache.Key, f File) (*os.File, error) {
-	if pack, ok := c.opts.Cache.Get(key); ok {
+	if pack, ok := c.opts.Packing.Cache.Get(key); ok {
 		return pack, nil
 	}
 	pack, err := c.pack(key, f)
@@ -187,12 +177,12 @@ func (c *composed) packed(key cache.Key, f File) (*os.File, error) {
 
 // pack adds the pack of a file to the cache.
 func (c *composed) pack(key cache.Key, f File) (*os.File, error) {
-	return c.opts.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
+	return c.opts.Packing.Cache.Put(key, c.opts.Dir, func(out io.Writer) error {
 		content, err := f.Open()
 		if err != nil {
 			return err
 		}
-		err = compose.PackFile(c.compressor, content, f.Digest, out)
+		err = compose.PackFile(c.opts.Packing.Compressor, content, f.Digest, out)
 		return errors.Join(err, content.Close())
 	})
 }
@@ -219,9 +209,6 @@ func (c *composed) Abort() error {
 	}
 	if c.out != nil {
 		c.out.Abort()
-	}
-	if c.compressor != nil && c.opts.Compressor == nil {
-		c.compressor.Close()
 	}
 	return nil
 }

@@ -13,11 +13,9 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage"
-	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/release"
-	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Name is the name of a format in the appliance file; "" is the default.
@@ -60,6 +58,22 @@ type Description struct {
 	Limitation func() string
 }
 
+// CheckWritable checks whether this process may write the format.
+func (d Description) CheckWritable() error {
+	if d.Writable == nil {
+		return nil
+	}
+	return d.Writable()
+}
+
+// Limitations warns of what a store that this process has written cannot be used for.
+func (d Description) Limitations() []string {
+	if d.Limitation == nil || d.Limitation() == "" {
+		return nil
+	}
+	return []string{d.Limitation()}
+}
+
 // Sizes are the sizes of a store's parts, in bytes.
 type Sizes struct {
 	// Packed is the size of all packs. Cached is the size of those packs that the cache has already.
@@ -90,12 +104,8 @@ type Options struct {
 	Name string
 	// ModTime is the modification time of files that do not come from an image.
 	ModTime time.Time
-	// Packing says how layers are packed.
-	Packing squashfs.Options
-	// Compressor of these options that packs layers already, which the caller closes; nil to start one.
-	Compressor *squashfs.Compressor
-	// Cache keeps packs; the zero value keeps nothing.
-	Cache cache.Cache
+	// Packing says how layers are packed, in a format that uses the cache.
+	Packing storage.PackOptions
 	// Program is the pinbox-node that will be added; nil for none.
 	Program *os.File
 	// Thin says how to make a thin delta; only its format has it.

@@ -15,7 +15,9 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // The properties of formats, which other packages rely on.
@@ -122,8 +124,14 @@ func TestNeeds(t *testing.T) {
 // write writes a squashfs without images, with one file of pinbox's own.
 func write(t *testing.T, dir string, checkSize func(int64) error) (artifact.Store, error) {
 	t.Helper()
+	compressor, err := squashfs.NewCompressor(squashfs.Options{Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(compressor.Close)
 	s, err := format.Of(format.Squashfs).Open(t.Context(), format.Options{
 		Dir: dir, Name: artifact.StoreFile, ModTime: time.Unix(1_000_000_000, 0), CheckSize: checkSize,
+		Packing: storage.PackOptions{Compressor: compressor},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ type Thin struct {
 	// Bases are the stores of all bases, and Sources the IDs of the layers that each base has.
 	Bases   []thin.Store
 	Sources []string
-	// Describe returns the content of delta.json.
-	Describe func(pinset.Thin) ([]byte, error)
+	// Delta is the content of delta.json, which gets what is known of the thin delta when its recipes are made.
+	Delta *pinset.Delta
 }
 
 type thinFormat struct{}
@@ -64,12 +64,12 @@ func (thinFormat) Open(ctx context.Context, o Options) (_ Store, err error) {
 	if t.composed, err = newComposed(o, t.store.write); err != nil {
 		return nil, err
 	}
-	w, err := squashfs.NewWriter(t.compressor.ImageOptions(o.ModTime))
+	w, err := squashfs.NewWriter(o.Packing.Compressor.ImageOptions(o.ModTime))
 	if err != nil {
 		return nil, err
 	}
 	t.out = w
-	t.records, err = compose.NewStore(w, t.compressor, o.ModTime, o.Dir)
+	t.records, err = compose.NewStore(w, o.Packing.Compressor, o.ModTime, o.Dir)
 	return t, err
 }
 
@@ -124,15 +124,16 @@ func (t *thinDelta) write(size int64, data *os.File) (artifact.Store, error) {
 	if err != nil {
 		return artifact.Store{}, err
 	}
-	text, err := t.opts.Thin.Describe(pinset.Thin{Version: thin.Version, StoreSize: size, Reads: made.Reads})
-	if err != nil {
+	t.opts.Thin.Delta.Thin = &pinset.Thin{Version: thin.Version, StoreSize: size, Reads: made.Reads}
+	var text bytes.Buffer
+	if err := t.opts.Thin.Delta.Encode(&text); err != nil {
 		return artifact.Store{}, err
 	}
 	for _, f := range []struct {
 		name    string
 		content io.Reader
 	}{
-		{layout.OwnDelta, bytes.NewReader(text)}, {layout.ThinIndex, bytes.NewReader(made.Index)},
+		{layout.OwnDelta, &text}, {layout.ThinIndex, bytes.NewReader(made.Index)},
 		{layout.ThinData, io.NewSectionReader(data, 0, made.DataSize)},
 	} {
 		if err := t.records.AddFile(f.name, 0o644, f.content); err != nil {
@@ -174,7 +175,7 @@ func (t *thinDelta) make(data *os.File) (*thin.Made, error) {
 	begun, before := false, int64(0)
 	m := thin.Maker{
 		Store: thin.Store{Name: "the store of the delta", File: t.store.file, Size: t.store.size},
-		Bases: t.opts.Thin.Bases, Sources: t.opts.Thin.Sources, Cache: patches{t.opts.Cache},
+		Bases: t.opts.Thin.Bases, Sources: t.opts.Thin.Sources, Cache: patches{t.opts.Packing.Cache},
 		Progress: func(done, of int64) {
 			if !begun {
 				t.opts.Hooks.Begin("compare with the base", of)

@@ -2,10 +2,12 @@ package lint
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -144,4 +146,135 @@ func (l *linter) fullName(ref pinset.Reference) string {
 		return fmt.Sprintf("write the full name, %s if that is it", others[0])
 	}
 	return "write the full name, and add the image to the appliance"
+}
+
+// set checks a PinnedImageSet: whether the cluster's API accepts it, and whether the store has
+// every image under exactly the name of the pin.
+func (l *linter) set(raw source.RawSet) {
+	if !pinset.ValidName(raw.Name.Text) {
+		l.add(raw.Name, "set-name", "use only lower-case letters, digits, - and .",
+			"the cluster's API refuses metadata.name %q of a set", raw.Name.Text)
+	}
+	if len(raw.Images) == 0 {
+		l.add(raw.List, "set-size", "list at least one image under spec.pinnedImages, or leave the set out",
+			"set %q has no images", raw.Name.Text)
+	}
+	set, places := pinset.Set{Name: raw.Name.Text}, map[pinset.Image]source.Field{}
+	for _, field := range raw.Images {
+		img, err := pinset.ParseImage(field.Text)
+		if err != nil {
+			l.badPin(field, err)
+			continue
+		}
+		if _, ok := places[img]; ok {
+			set.Duplicates = append(set.Duplicates, img)
+		} else {
+			set.Images = append(set.Images, img)
+		}
+		places[img] = field
+		if l.store.locked && !l.store.pins[img] {
+			l.add(field, "not-in-lock", l.store.fix(pinset.Reference{Repository: img.Repository, Digest: img.Digest}),
+				"the lock has no %s", img)
+		}
+	}
+	for _, o := range set.Violations() {
+		l.add(cmp.Or(places[o.Image], raw.List), o.Rule, setFix(o.Rule), "%s", o.Text)
+	}
+}
+
+// badPin reports why CRI-O finds no image of a name in the store.
+func (l *linter) badPin(at source.Field, err error) {
+	ref, _, badName := pinset.Expand(at.Text)
+	pin := ref.Repository + "@sha256:…"
+	if locked, ok := l.store.tags[ref.TagName()]; ok {
+		pin = locked.String()
+	} else if ref.Digest != "" {
+		pin = pinset.Image{Repository: ref.Repository, Digest: ref.Digest}.String()
+	}
+	switch {
+	case badName != nil:
+		l.add(at, "bad-name", "write it as registry/path@sha256:…", "%v", err)
+	case errors.Is(err, pinset.ErrShortName):
+		l.add(at, "short-name", "write "+pin, "%s is not a full name, and CRI-O pins only full names", at.Text)
+	case ref.Digest != "":
+		l.add(at, "tag-and-digest", "write "+pin, "%s has a tag and a digest, and CRI-O does not pin such a name", at.Text)
+	default:
+		l.add(at, "tag", "write "+pin, "%s is a tag, and a set takes only digests", at.Text)
+	}
+}
+
+// setFix is the fix for an objection of the cluster's API to a set.
+func setFix(rule string) string {
+	switch rule {
+	case "set-size":
+		return "split the set"
+	case "set-twice":
+		return "leave it out here"
+	}
+	return "copy the image to a name that the API accepts, or pass the set to pinbox-node, which accepts it"
+}
+
+// kubelet checks the configuration of a kubelet: whether it starts with it, and whether pods may then use images
+// of stores without a registry (KEP-2535).
+func (l *linter) kubelet(k source.KubeletPolicy) {
+	const list = "preloadedImagesVerificationAllowlist"
+	c := kubelet.Config{Policy: kubelet.Policy(k.Policy.Text)}
+	for _, allowed := range k.Allowed {
+		c.Allowed = append(c.Allowed, allowed.Text)
+		if err := kubelet.CheckPattern(allowed.Text); err != nil {
+			l.add(allowed, "kubelet-start", "write registry/path or registry/path/*",
+				"the kubelet does not start: %s: %v", list, err)
+		}
+	}
+	var images []string
+	for img := range l.store.pins {
+		images = append(images, img.String())
+	}
+	slices.Sort(images)
+	const cure = "write NeverVerifyPreloadedImages, or what kubelet-allowlist.conf of the appliance has"
+	switch refused := slices.DeleteFunc(images, func(img string) bool { return !c.Verifies(img, false) }); {
+	case len(k.Allowed) > 0 && c.Policy != kubelet.PolicyAllowlist:
+		l.add(cmp.Or(k.Policy, k.Allowed[0]), "kubelet-start", "write "+string(kubelet.PolicyAllowlist),
+			"the kubelet does not start: %s goes only with the policy %s", list, kubelet.PolicyAllowlist)
+	case c.Policy == kubelet.PolicyAlways:
+		l.add(k.Policy, "kubelet-verify", cure,
+			"with %s the kubelet asks a registry before a pod may use an image of a store%s", c.Policy, offline("IMAGE"))
+	case len(refused) > 0:
+		l.add(k.Policy, "kubelet-verify", cure, "%s lacks the repositories of %d images of the lock, such as %s%s", list,
+			len(refused), refused[0], offline(refused[0]))
+	}
+}
+
+// Missing are the images of something in a cluster that a store does not have.
+type Missing struct {
+	source.Live
+	// Images are full names, sorted.
+	Images []string `json:"images"`
+}
+
+// MissingInCluster groups the images that the lock does not have by the namespace and the owner of the objects which
+// name them, for objects that a cluster has printed.
+func MissingInCluster(objects source.Objects, lock pinset.Lock) (all []Missing) {
+	s, images := newStore(lock), map[source.Live][]string{}
+	add := func(of source.Live, ref pinset.Reference) {
+		if of != (source.Live{}) && !s.has(ref) && !slices.Contains(images[of], ref.String()) {
+			images[of] = append(images[of], ref.String())
+		}
+	}
+	for _, use := range objects.Uses {
+		if ref, _, err := pinset.Expand(use.Image.Text); err == nil && !use.Expression {
+			add(use.From, ref)
+		}
+	}
+	for _, p := range objects.Possible {
+		add(p.From, p.Reference)
+	}
+	for of, names := range images {
+		slices.Sort(names)
+		all = append(all, Missing{of, names})
+	}
+	slices.SortFunc(all, func(a, b Missing) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Owner, b.Owner))
+	})
+	return all
 }

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -107,4 +109,159 @@ func object(value any) ([]byte, error) {
 	enc.SetIndent(2)
 	err := enc.Encode(value)
 	return b.Bytes(), err
+}
+
+// The part of a ContainerRuntimeConfig that pinbox writes: machineconfiguration/v1 of github.com/openshift/api.
+type (
+	containerRuntimeConfig struct {
+		APIVersion string            `yaml:"apiVersion"`
+		Kind       string            `yaml:"kind"`
+		Metadata   map[string]string `yaml:"metadata"`
+		Spec       struct {
+			Selector struct {
+				Expressions []expression `yaml:"matchExpressions"`
+			} `yaml:"machineConfigPoolSelector"`
+			Config struct {
+				Stores []store `yaml:"additionalImageStores"`
+			} `yaml:"containerRuntimeConfig"`
+		} `yaml:"spec"`
+	}
+	expression struct {
+		Key      string `yaml:"key"`
+		Operator string `yaml:"operator"`
+	}
+	store struct {
+		Path string `yaml:"path"`
+	}
+)
+
+// runtimeConfig makes the operator list the stores in storage.conf.
+func runtimeConfig(pool string, stores []string) containerRuntimeConfig {
+	c := containerRuntimeConfig{
+		APIVersion: "machineconfiguration.openshift.io/v1", Kind: "ContainerRuntimeConfig",
+		Metadata: map[string]string{"name": "pinbox-" + pool},
+	}
+	c.Spec.Selector.Expressions = []expression{{"pools.operator.machineconfiguration.openshift.io/" + pool, "Exists"}}
+	for _, path := range stores {
+		c.Spec.Config.Stores = append(c.Spec.Config.Stores, store{path})
+	}
+	return c
+}
+
+// storageConf is the operator's own storage.conf with the stores: templates/common/_base/files/container-storage.yaml
+// of the Machine Config Operator, which is the same in OpenShift 4.16 to 4.23.
+func storageConf(stores []string) provision.Parts {
+	var b strings.Builder
+	b.WriteString(`# Written by pinbox: the file of the Machine Config Operator, with read-only image stores.
+[storage]
+driver = "overlay"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+
+[storage.options]
+# Each directory must exist, mounted or empty.
+additionalimagestores = [
+`)
+	for _, path := range stores {
+		fmt.Fprintf(&b, "  %q,\n", path)
+	}
+	b.WriteString(`]
+
+[storage.options.pull_options]
+enable_partial_images = "false"
+use_hard_links = "false"
+ostree_repos = ""
+
+[storage.options.overlay]
+skip_mount_home = "true"
+size = ""
+`)
+	return provision.Parts{Files: []provision.File{{
+		Path: crio.StorageConf, Mode: 0o644, User: "root", Group: "root", Content: []byte(b.String()),
+	}}}
+}
+
+// The part of a MachineConfiguration that pinbox writes: operator/v1 of github.com/openshift/api.
+type (
+	machineConfiguration struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string `yaml:"kind"`
+		Metadata   struct {
+			Name string `yaml:"name"`
+		} `yaml:"metadata"`
+		Spec struct {
+			ManagementState string `yaml:"managementState"`
+			Policy          struct {
+				Files []filePolicy `yaml:"files"`
+				Units []unitPolicy `yaml:"units"`
+			} `yaml:"nodeDisruptionPolicy"`
+		} `yaml:"spec"`
+	}
+	filePolicy struct {
+		Path    string   `yaml:"path"`
+		Actions []action `yaml:"actions"`
+	}
+	unitPolicy struct {
+		Name    string   `yaml:"name"`
+		Actions []action `yaml:"actions"`
+	}
+	action struct {
+		Type    string   `yaml:"type"`
+		Restart *restart `yaml:"restart,omitempty"`
+	}
+	restart struct {
+		Service string `yaml:"serviceName"`
+	}
+)
+
+// What a node does about a change.
+var (
+	nothing = []action{{Type: "None"}}
+	reload  = []action{{Type: "DaemonReload"}}
+)
+
+// restarts makes systemd read its units, and restarts a service.
+func restarts(service string) []action {
+	return append(slices.Clone(reload), action{Type: "Restart", Restart: &restart{service}})
+}
+
+// policy says what nodes do when the parts change, instead of the reboot that is the operator's own rule: CRI-O starts
+// again where it has to see the change. The operator obeys each line by itself, and systemd refuses a service that
+// starts more than five times in ten seconds, so few lines start one.
+func policy(parts provision.Parts, podman bool) machineConfiguration {
+	const crioService, nodeService = "crio.service", "pinbox-node.service"
+	var m machineConfiguration
+	m.APIVersion, m.Kind, m.Metadata.Name = "operator.openshift.io/v1", "MachineConfiguration", "cluster"
+	m.Spec.ManagementState = "Managed"
+	files := map[string][]action{
+		crio.StoresPath:  restarts(crioService),
+		crio.StorageConf: restarts(crioService),
+		// It names the program, and has what the service reads when it starts.
+		layout.NodeConfigPath: restarts(nodeService),
+		provision.AttachPath:  reload,
+	}
+	add := func(path string) {
+		actions := files[path]
+		if actions == nil { // udevd, systemd-tmpfiles and pinbox-node read theirs when they need them
+			actions = nothing
+		}
+		m.Spec.Policy.Files = append(m.Spec.Policy.Files, filePolicy{path, actions})
+	}
+	for _, f := range parts.Files {
+		add(f.Path)
+	}
+	if podman {
+		add(crio.StorageConf)
+	}
+	for _, u := range parts.Units {
+		actions := reload
+		switch u.Name {
+		case nodeService:
+			actions = restarts(nodeService)
+		case crioService:
+			actions = restarts(crioService)
+		}
+		m.Spec.Policy.Units = append(m.Spec.Policy.Units, unitPolicy{u.Name, actions})
+	}
+	return m
 }

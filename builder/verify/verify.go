@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/provenance"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/fault"
@@ -343,4 +344,85 @@ func checkConfig(dir string, lock pinset.Lock, tree verity.Tree) error {
 		return fmt.Errorf("%s: %w", artifact.IgnitionFile, err)
 	}
 	return nil
+}
+
+// Signatures checks the signature of the store of a release, if it has one. That of the sums, which covers all files
+// once Release has compared them, was checked when the release was opened with the keys. It returns the names of the
+// files with good signatures.
+func Signatures(
+	ctx context.Context, r *release.Release, keys signature.Keys, hooks progress.Hooks,
+) (good []string, err error) {
+	good = []string{r.Names.Sums}
+	proof, err := r.Signature(r.Names.Store)
+	if proof == nil || r.Names.Store == "" {
+		return good, err
+	}
+	store, err := r.StoreBytes()
+	if release.IsMissing(err) && r.Form == release.Medium { // it is on a second medium
+		return good, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", r.Name, err)
+	}
+	defer store.Close()
+	hooks.Begin("verify the signature of "+r.Names.Store, store.Size)
+	sum, _, err := artifact.SumReader(ctx, store, hooks)
+	if err == nil {
+		err = keys.Verify(layout.StoreSums(sum), proof)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", r.Name, r.Names.Store, err)
+	}
+	return append(good, r.Names.Store), nil
+}
+
+// checkProvenance compares the provenance statement of a release with its sums and its lock. On a medium, the statement
+// has the names of the folder that the medium was made of.
+func checkProvenance(r *release.Release, lock pinset.Lock, sums layout.Sums) error {
+	text, err := r.Provenance()
+	if err != nil {
+		return err
+	}
+	s, err := readProvenance(text, lock)
+	if err != nil {
+		return err
+	}
+	names := []string{r.Names.Store, r.Names.Lock}
+	if r.Form == release.Folder {
+		names = append(names, artifact.ISOFile)
+	}
+	about := 0
+	for _, name := range names {
+		sum := sums[name]
+		if sum == "" { // a store that is a folder has none
+			continue
+		}
+		about++
+		if r.Form == release.Folder && s.Subjects[name] != sum ||
+			!slices.Contains(slices.Collect(maps.Values(s.Subjects)), sum) {
+			return fmt.Errorf("%s is not about %s with the SHA-256 %s", r.Names.Provenance, name, sum)
+		}
+	}
+	if r.Form == release.Folder && len(s.Subjects) > about && !r.InParts() { // the other is the ISO of what was split
+		return fmt.Errorf("%s is about %d files, want %d", r.Names.Provenance, len(s.Subjects), about)
+	}
+	return nil
+}
+
+// readProvenance reads a statement, and checks that it is about the images of the lock.
+func readProvenance(text []byte, lock pinset.Lock) (provenance.Statement, error) {
+	s, err := provenance.Decode(bytes.NewReader(text))
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", artifact.ProvenanceFile, err)
+	}
+	for _, name := range lock.Pins() {
+		pin, err := pinset.ParseImage(name)
+		if err != nil {
+			return s, fmt.Errorf("%s: %w", artifact.LockFile, err)
+		}
+		if s.Inputs[provenance.ImageURI(name)] != pin.Digest.Encoded() {
+			return s, fmt.Errorf("%s does not list %s", artifact.ProvenanceFile, name)
+		}
+	}
+	return s, nil
 }

@@ -122,7 +122,7 @@ func TestDeltaForPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
 		t.Fatal(err)
 	}
-	var built builder.DeltaResult
+	var built builder.Result
 	dir := filepath.Join(t.TempDir(), "delta")
 	stdout, _ = u.run(cli.ExitOK, "", append([]string{
 		"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json",
@@ -130,7 +130,7 @@ func TestDeltaForPrograms(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
 		t.Fatal(err)
 	}
-	if plan.Delta.Layers != 3 || plan.Delta != built.New || built.Out != dir || built.Store != "delta.squashfs" ||
+	if plan.Delta.Layers != 3 || plan.Delta != *built.New || built.Out != dir || built.Store != "delta.squashfs" ||
 		len(built.Bases) != 1 || len(built.Warnings) != 2 { // spec.ignition, and the registry without TLS
 		t.Errorf("%+v\n%+v", plan, built)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -24,7 +25,9 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -156,14 +159,6 @@ func inputsByFlags(_ *cobra.Command, args []string) error {
 	}
 	return cli.Usagef("%q has no flag: give an appliance file with -c, and other inputs with a flag before each",
 		args[0])
-}
-
-// requireOut checks --out. cobra would report a missing flag without its meaning.
-func requireOut(out string) (string, error) {
-	if out == "" {
-		return "", cli.Usagef("name the folder to make with -o")
-	}
-	return out, nil
 }
 
 // options converts the flags to the builder's options.
@@ -339,4 +334,123 @@ func checkLockFile(path string) error {
 		return cli.Usagef("%s exists and is not a lock, so it is not replaced: %w", path, err)
 	}
 	return nil
+}
+
+// sourceFlags are the values of the flags for inputs, by the names of the flags.
+type sourceFlags map[string]*sourceValue
+
+// sourceValue is the value of a flag for inputs. It implements pflag.Value.
+type sourceValue struct {
+	flag source.Flag
+	all  []string
+}
+
+func (v *sourceValue) Set(text string) error {
+	switch {
+	case !v.flag.SingleValue:
+		v.all = append(v.all, text)
+	case text == "":
+		v.all = nil
+	default:
+		v.all = []string{text}
+	}
+	return nil
+}
+
+func (v *sourceValue) String() string { return strings.Join(v.all, ", ") }
+
+// Type is the placeholder of the value in the help.
+func (v *sourceValue) Type() string { return v.flag.Value }
+
+// add makes the flags from the table of sources.
+func (f *sourceFlags) add(flags *pflag.FlagSet) {
+	*f = sourceFlags{}
+	for _, kind := range source.Kinds() {
+		for _, flag := range kind.Flags {
+			usage := cmp.Or(flag.Doc, kind.Doc)
+			if !flag.SingleValue {
+				usage += "; may be repeated"
+			}
+			value := &sourceValue{flag: flag}
+			(*f)[flag.Name] = value
+			flags.Var(value, flag.Name, usage)
+		}
+	}
+}
+
+// given returns the values of the flags, for the provenance statement: of a path only the last element.
+func (f sourceFlags) given() map[string][]string {
+	given := map[string][]string{}
+	for name, value := range f {
+		for _, v := range value.all {
+			if value.flag.Value != "NAME" {
+				path, image, named := strings.Cut(v, "=")
+				if v = filepath.Base(path); named {
+					v += "=" + image
+				}
+			}
+			given[name] = append(given[name], v)
+		}
+	}
+	return given
+}
+
+// entries returns the inputs that the flags name.
+func (f sourceFlags) entries() []source.Entry {
+	values := map[string][]string{}
+	for name, value := range f {
+		values[name] = value.all
+	}
+	return source.FromFlags(values)
+}
+
+// passphraseVariable is the environment variable with the passphrase of the key, passphraseFileVariable the one with
+// the default of --sign-passphrase-file.
+const (
+	passphraseVariable     = "PINBOX_SIGN_PASSPHRASE"
+	passphraseFileVariable = passphraseVariable + "_FILE"
+)
+
+// signFlags are the flags for signing of build, delta and medium.
+type signFlags struct{ key, passphrase string }
+
+func (f *signFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.key, "sign-key", "",
+		"`FILE` of a secret key in PEM, to sign the sums and the store with")
+	flags.StringVar(&f.passphrase, "sign-passphrase-file", "",
+		"`FILE` with the passphrase of that key (default: "+passphraseFileVariable+", or the value of "+
+			passphraseVariable+", or it is asked for on a terminal)")
+	cli.Files(flags, "sign-key", "key", "pem")
+	cli.Under("Signature", flags)
+}
+
+// signer reads the key; without one the signer signs nothing. If the key has a passphrase that is given nowhere, it
+// is asked for, on a terminal.
+func (f signFlags) signer(cmd *cobra.Command) (signature.Signer, error) {
+	if f.key == "" {
+		if f.passphrase != "" {
+			return signature.Signer{}, cli.Usagef("--sign-passphrase-file goes with --sign-key")
+		}
+		return signature.Signer{}, nil
+	}
+	passphrase, given := []byte(os.Getenv(passphraseVariable)), os.Getenv(passphraseVariable) != ""
+	if file := cmp.Or(f.passphrase, os.Getenv(passphraseFileVariable)); file != "" {
+		var err error
+		if passphrase, err = input.Read(file); err != nil {
+			return signature.Signer{}, err
+		}
+		passphrase, given = bytes.TrimRight(passphrase, "\r\n"), true
+	}
+	s, err := signature.ReadSigner(f.key, passphrase)
+	if given || !errors.Is(err, signature.ErrPassphrase) {
+		return s, err
+	}
+	passphrase, asked, askErr := cli.Secret(cmd, "Passphrase of "+f.key)
+	switch {
+	case askErr != nil:
+		return s, askErr
+	case !asked:
+		return s, err
+	}
+	return signature.ReadSigner(f.key, passphrase)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -65,18 +65,18 @@ func TestTablesFitInAHundredColumns(t *testing.T) {
 	}
 }
 
-// So do the tables of the inventory.
+// So do the tables of the inspect.
 func TestInventoryFitsInAHundredColumns(t *testing.T) {
 	const path = "manifests/a-set-with-a-long-name-of-many-images.yaml"
 	_, now := releases()
-	v := inventory.Inventory{Documents: []inventory.Document{{
-		Name: path, Size: 1023 << 10, SHA256: digest.FromString("a").Encoded(), Sums: inventory.Same, Check: inventory.Verified,
-		Signatures: []inventory.Signature{{File: "a.sig"}},
+	v := inspect.Inventory{Documents: []inspect.Document{{
+		Name: path, Size: 1023 << 10, SHA256: digest.FromString("a").Encoded(), Sums: inspect.Same, Check: inspect.Verified,
+		Signatures: []inspect.Signature{{File: "a.sig"}},
 	}}}
 	for _, img := range now.Images {
-		v.Images = append(v.Images, inventory.Image{
-			Pin: img.Pin, Name: img.Name(), Platform: "linux/ppc64le", Created: time.Now(), Check: inventory.NotChecked,
-			Signatures: []inventory.Attached{{Form: "sigstore"}},
+		v.Images = append(v.Images, inspect.Held{
+			Pin: img.Pin, Name: img.Name(), Platform: "linux/ppc64le", Created: time.Now(), Check: inspect.NotChecked,
+			Signatures: []inspect.Attached{{Form: "sigstore"}},
 		})
 	}
 	for _, n := range []names{{}, {full: true}} {

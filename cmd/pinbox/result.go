@@ -157,7 +157,7 @@ func anyOf(bases int) string {
 	return fmt.Sprintf("any one of the %d bases", bases)
 }
 
-func printDelta(cmd *cobra.Command, output cli.Output, r builder.DeltaResult) error {
+func printDelta(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), r)
 	}
@@ -174,12 +174,12 @@ on the node: pinbox-node attach, with the medium, or with the folder copied ther
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize),
-		ofAll(r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
+		ofAll(*r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out)
 	return err
 }
 
-func printThinDelta(cmd *cobra.Command, r builder.DeltaResult) error {
+func printThinDelta(cmd *cobra.Command, r builder.Result) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
 		`built a thin delta of %s for %s in %s: %s in %s, %s of the %s of a delta by layers, with %s
   %s/%s  what has changed in the layers that nodes with %s lack
@@ -189,7 +189,7 @@ on the node: pinbox-node attach makes a store of %s of it
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), percent(r.StoreSize, r.Thin.StoreSize),
-		bytesize.Format(r.Thin.StoreSize), ofAll(r.New, r.Totals), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
+		bytesize.Format(r.Thin.StoreSize), ofAll(*r.New, r.Totals), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
 		artifact.ManifestsDir, r.Out, anyOf(len(r.Bases)), bytesize.Format(r.Thin.StoreSize))
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/codec"
 )
@@ -70,4 +71,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cli.Group(root, "Operate", fleetCommand())
 	cli.Group(root, "Maintain", cacheCommand(), demoCommand(), cli.VersionCommand(version, codec.ZstdID()))
 	return cli.Program{Root: root, System: systemErrors}.Run(ctx, args, stdout, stderr)
+}
+
+// hooks returns hooks that show the progress of a build.
+func hooks(p *cli.Progress) progress.Hooks {
+	return progress.Hooks{
+		Step: func(name string, total int64, unit progress.Unit) {
+			if unit == progress.Items {
+				p.Count(name, total)
+			} else {
+				p.Begin(name, total)
+			}
+		},
+		Done:     func(n int) { p.Add(int64(n)) },
+		Layer:    func(l progress.Layer) { p.Layer(l.Name, l.Done, l.Total, l.Ended) },
+		Retrying: p.Note,
+	}
 }

@@ -69,8 +69,8 @@ func (r *Release) Provenance() ([]byte, error) {
 	return r.Read(r.Names.Provenance, layout.MaxStoreBytes)
 }
 
-// signatureOf returns the name of the detached signature of a document.
-func (r *Release) signatureOf(name string) string {
+// SignatureFile returns the name of the detached signature of a document.
+func (r *Release) SignatureFile(name string) string {
 	switch {
 	case r.Form != Medium:
 		return name + layout.SignatureSuffix
@@ -85,7 +85,7 @@ func (r *Release) signatureOf(name string) string {
 // Signature returns the detached signature of a document; nil if there is none. It was not verified.
 func (r *Release) Signature(name string) ([]byte, error) {
 	return signature.ReadBeside(name, func(string) ([]byte, error) {
-		f, err := r.Open(r.signatureOf(name))
+		f, err := r.Open(r.SignatureFile(name))
 		if errors.Is(err, iso9660.ErrNotFound) {
 			err = fs.ErrNotExist
 		}

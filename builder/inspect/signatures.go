@@ -1,18 +1,22 @@
-package inventory
+package inspect
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 
+	"github.com/ProtonMail/go-crypto/openpgp/packet"
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // sigstorePrefix marks a signature of sigstore; one without a prefix is of OpenPGP: Blob in internal/signature of
@@ -50,20 +54,17 @@ func attached(r *records, locked pinset.LockedImage, metadata string) (all []Att
 			if err != nil {
 				return all, err
 			}
-			one.Other = !slices.Contains(manifests(locked), one.Manifest)
-			all, rest = append(all, one), rest[size:]
+			pin, err := pinset.ParseImage(locked.Pin)
+			if err != nil {
+				return all, err
+			}
+			ours := []digest.Digest{locked.Manifest, locked.Index, pin.Digest}
+			one.Other = one.Manifest == "" || !slices.Contains(ours, one.Manifest)
+			all = append(all, one)
+			rest = rest[size:]
 		}
 	}
 	return all, nil
-}
-
-// manifests are the digests of the index and of the manifest of an image.
-func manifests(locked pinset.LockedImage) []digest.Digest {
-	all := []digest.Digest{locked.Manifest, locked.Index}
-	if pin, err := pinset.ParseImage(locked.Pin); err == nil {
-		all = append(all, pin.Digest)
-	}
-	return slices.DeleteFunc(all, func(d digest.Digest) bool { return d == "" })
 }
 
 // payload is what is signed of an image, in both forms: container-signature.md of containers/image.
@@ -103,4 +104,61 @@ func describe(text []byte) (Attached, error) {
 	}
 	one.Reference, one.Manifest = p.Critical.Identity.Reference, p.Critical.Image.Manifest
 	return one, nil
+}
+
+// describeMessage describes an OpenPGP message that is signed, as those are with which images are signed: it returns
+// the IDs of the keys, as gpg shows them, and what it says was signed. Nothing of it is verified.
+func describeMessage(message []byte) (keys []string, signed []byte, err error) {
+	err = storage.OpenPGP(func() (err error) {
+		if err = signature.CheckSize(message); err == nil {
+			keys, signed, err = describePackets(bytes.NewReader(message), 0)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", signature.ErrInvalid, err)
+	}
+	return keys, signed, nil
+}
+
+// maxNested is how deep messages are in compressed ones: gpg makes one in another.
+const maxNested = 2
+
+// describePackets reads at most signature.MaxSize bytes of what a message contains.
+func describePackets(in io.Reader, nested int) (keys []string, signed []byte, err error) {
+	add := func(key uint64) {
+		if id := fmt.Sprintf("%016X", key); !slices.Contains(keys, id) {
+			keys = append(keys, id)
+		}
+	}
+	for packets := packet.NewReader(io.LimitReader(in, signature.MaxSize)); ; {
+		p, err := packets.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		switch p := p.(type) {
+		case *packet.OnePassSignature:
+			add(p.KeyId)
+		case *packet.Signature:
+			if p.IssuerKeyId != nil {
+				add(*p.IssuerKeyId)
+			}
+		case *packet.LiteralData:
+			if signed, err = io.ReadAll(io.LimitReader(p.Body, signature.MaxSize)); err != nil {
+				return nil, nil, err
+			}
+		case *packet.Compressed:
+			if nested == maxNested {
+				return nil, nil, errors.New("it is compressed several times")
+			}
+			return describePackets(p.Body, nested+1)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil, errors.New("it names no key")
+	}
+	return keys, signed, nil
 }

@@ -1,4 +1,4 @@
-package usage_test
+package inspect_test
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/pinbox/pinbox/builder/usage"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/release"
@@ -60,20 +60,20 @@ func build(t *testing.T, pins ...string) string {
 	return o.Out
 }
 
-func read(t *testing.T, pins ...string) usage.Report {
+func read(t *testing.T, pins ...string) inspect.Report {
 	t.Helper()
 	return readPath(t, build(t, pins...))
 }
 
 // readPath reads what fills the store of a folder or of a lock.
-func readPath(t *testing.T, name string) usage.Report {
+func readPath(t *testing.T, name string) inspect.Report {
 	t.Helper()
 	r, err := release.Open(name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	report, err := usage.Read(t.Context(), r)
+	report, err := inspect.Read(t.Context(), r, inspect.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

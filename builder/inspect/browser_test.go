@@ -1,4 +1,4 @@
-package usage_test
+package inspect_test
 
 import (
 	"bytes"
@@ -8,13 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/inventory"
-	"github.com/pinbox/pinbox/builder/usage"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/browser"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/storage/page"
-	"github.com/pinbox/pinbox/storage/release"
 )
 
 // registry is that of a test, whose port is another one each time. The digests of documents depend on it.
@@ -26,24 +23,14 @@ var (
 // openFolder opens the page of a folder in a browser, as pinbox inspect writes it.
 func openFolder(t *testing.T, dir string) *browser.Page {
 	t.Helper()
-	report := readPath(t, dir)
-	r, err := release.Open(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	held, err := inventory.Read(t.Context(), r, inventory.Checked{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return open(t, report, held.Sections()...)
+	return open(t, readPath(t, dir))
 }
 
 // open opens the page of a report in a browser.
-func open(t *testing.T, report usage.Report, more ...page.Section) *browser.Page {
+func open(t *testing.T, report inspect.Report) *browser.Page {
 	t.Helper()
 	var text bytes.Buffer
-	if err := report.HTML(&text, "1.2.3", more...); err != nil {
+	if err := report.HTML(&text, "1.2.3"); err != nil {
 		t.Fatal(err)
 	}
 	html := registry.ReplaceAll(text.Bytes(), []byte("registry.example.com"))

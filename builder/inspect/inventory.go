@@ -1,12 +1,18 @@
-package inventory
+package inspect
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/input"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/release"
 )
@@ -18,19 +24,17 @@ const Version = 1
 type Inventory struct {
 	Version int `json:"version"`
 	// Images are in the order of their pins.
-	Images []Image `json:"images"`
+	Images []Held `json:"images"`
 	// Documents are the store and the files beside it, by their names.
 	Documents []Document `json:"documents"`
 	// Keys is the file of the keys with which signatures of documents were verified; "" if none was verified.
 	Keys string `json:"keys,omitempty"`
 	// Unread lists what could not be read, and why.
 	Unread []string `json:"unread,omitempty"`
-
-	artifacts []pinset.LockedArtifact
 }
 
-// Image is an image of the lock.
-type Image struct {
+// Held is an image of the lock.
+type Held struct {
 	Pin string `json:"pin"`
 	// Name is the one by which people know it: of the component, or the last part of the repository with a tag.
 	Name       string        `json:"name"`
@@ -116,35 +120,8 @@ type Signature struct {
 	Check   Check  `json:"check"`
 }
 
-// Checked says which signatures the caller has verified.
-type Checked struct {
-	// Keys is the file of the keys.
-	Keys string
-	// Good are the documents with good signatures, as builder/verify returns them.
-	Good []string
-}
-
-// Read reads the inventory of a folder, a live ISO, a medium or a lock.
-func Read(ctx context.Context, r *release.Release, checked Checked) (Inventory, error) {
-	lock, err := r.Lock()
-	if err != nil {
-		return Inventory{}, err
-	}
-	v := Inventory{Version: Version, Keys: checked.Keys, artifacts: lock.Artifacts}
-	for _, locked := range lock.Images {
-		v.Images = append(v.Images, imageOf(locked, lock.Platform))
-	}
-	if err := v.readStore(ctx, r, lock); err != nil {
-		return Inventory{}, fmt.Errorf("%s: %w", r.Name, err)
-	}
-	if err := v.readDocuments(ctx, r, checked.Good); err != nil {
-		return Inventory{}, fmt.Errorf("%s: %w", r.Name, err)
-	}
-	return v, nil
-}
-
-func imageOf(locked pinset.LockedImage, platform pinset.Platform) Image {
-	img := Image{
+func heldImage(locked pinset.LockedImage, platform pinset.Platform) Held {
+	img := Held{
 		Pin: locked.Pin, Name: locked.Name(), Manifest: locked.Manifest, Tags: locked.Tags, Component: locked.Component(),
 		Platform: platform, Layers: len(locked.Layers), Check: Unread,
 	}
@@ -155,4 +132,114 @@ func imageOf(locked pinset.LockedImage, platform pinset.Platform) Image {
 		img.Size += l.Size
 	}
 	return img
+}
+
+func (v *Inventory) unread(what string, why any) {
+	v.Unread = append(v.Unread, fmt.Sprintf("%s: %v", what, why))
+}
+
+// maxDocuments is the limit for the configurations and signatures of all images in bytes: 300 KB for each of an
+// OpenShift release.
+const maxDocuments = 64 << 20
+
+var errTooLarge = fmt.Errorf("the documents of the images have more than %d MiB", maxDocuments>>20)
+
+// records reads documents of the images of a store.
+type records struct {
+	files fs.FS
+	left  int64 // bytes that may be read
+}
+
+func (r *records) read(image, key string) ([]byte, error) {
+	f, err := r.files.Open(layout.DocumentFile(image, key))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		return nil, errors.Join(err, input.ErrNotRegular)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, r.left+1))
+	if r.left -= int64(len(text)); r.left < 0 {
+		return nil, errTooLarge
+	}
+	return text, err
+}
+
+// readRecords reads the configurations and signatures of the images. One that is damaged is noted, and the others are
+// read.
+func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock pinset.Lock) error {
+	files, err := from.Files()
+	if err != nil {
+		return err
+	}
+	if files == nil { // of a lock, or of a medium in parts
+		v.unread("dates, labels and signatures of images", "there is no store here that can be read in place")
+		return nil
+	}
+	metadata := map[string]string{} // by the IDs of images
+	err = layout.Open(files).Images(func(img layout.Image) error {
+		metadata[img.ID] = img.Metadata
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		v.unread("dates, labels and signatures of images", "a thin delta has none before nodes make its store")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r := &records{files: files, left: maxDocuments}
+	for i, locked := range lock.Images {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		img := &v.Images[i]
+		if err := img.configure(r, locked.Config); err != nil {
+			v.unread("configuration of "+locked.Pin, err)
+		}
+		if img.Signatures, err = attached(r, locked, metadata[locked.Config.Encoded()]); err != nil {
+			v.unread("signatures of "+locked.Pin, err)
+			continue
+		}
+		if img.Check = Unsigned; len(img.Signatures) > 0 {
+			img.Check = NotChecked
+		}
+	}
+	return nil
+}
+
+// maxPlatform is how many bytes the name of a platform has: twice those of the longest.
+const maxPlatform = 32
+
+// configure reads the configuration of an image: config.md of the OCI image specification.
+func (img *Held) configure(r *records, id digest.Digest) error {
+	text, err := r.read(id.Encoded(), layout.ConfigKey(id.Encoded()))
+	if err != nil {
+		return err
+	}
+	if got := digest.FromBytes(text); got != id {
+		return fmt.Errorf("it has changed: got %s, want %s", got, id)
+	}
+	var c struct {
+		Created      time.Time `json:"created"`
+		OS           string    `json:"os"`
+		Architecture string    `json:"architecture"`
+		Variant      string    `json:"variant"`
+		Config       struct {
+			Labels map[string]string `json:"Labels"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return err
+	}
+	img.Created, img.Labels = c.Created, c.Config.Labels
+	p := pinset.Platform(c.OS + "/" + c.Architecture)
+	if c.Variant != "" {
+		p += pinset.Platform("/" + c.Variant)
+	}
+	if p.Validate() == nil && len(p) <= maxPlatform && pinset.Printable(string(p)) {
+		img.Platform = p
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package inventory_test
+package inspect_test
 
 import (
 	"bytes"
@@ -16,31 +16,23 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/format"
-	"github.com/pinbox/pinbox/builder/inventory"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/storage/page"
 	"github.com/pinbox/pinbox/storage/release"
-	"github.com/pinbox/pinbox/storage/root"
 	"github.com/pinbox/pinbox/storage/signature"
 )
-
-func TestMain(m *testing.M) {
-	if !root.Init() {
-		m.Run()
-	}
-}
 
 // labels of an image, one of which would be a script if a page took it for HTML.
 var labels = map[string]string{
 	"org.opencontainers.image.version": "1.2.3", "vendor": "<script>document.title='owned'</script>",
 }
 
-// push pushes an image with the labels.
-func push(t *testing.T, r *sample.Registry, name string) (pin string) {
+// pushLabelled pushes an image with the labels.
+func pushLabelled(t *testing.T, r *sample.Registry, name string) (pin string) {
 	t.Helper()
 	layer, err := sample.TarLayer(sample.File("name", name))
 	if err != nil {
@@ -71,7 +63,7 @@ func push(t *testing.T, r *sample.Registry, name string) (pin string) {
 func signedImages(t *testing.T) (pins []string, registriesD, key string) {
 	t.Helper()
 	r, _ := appliance.Registry(t)
-	pins = []string{push(t, r, "a/sigstore"), push(t, r, "b/simple"), push(t, r, "c/none")}
+	pins = []string{pushLabelled(t, r, "a/sigstore"), pushLabelled(t, r, "b/simple"), pushLabelled(t, r, "c/none")}
 	if _, err := r.Cosign(t.Context(), pins[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -120,24 +112,24 @@ func signedOptions(t *testing.T) (o builder.Options, publicKey, imageKey string)
 	return o, publicKey, imageKey
 }
 
-func read(t *testing.T, name string, checked inventory.Checked) inventory.Inventory {
+func readInventory(t *testing.T, name string, o inspect.Options) inspect.Inventory {
 	t.Helper()
 	r, err := release.Open(name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	v, err := inventory.Read(t.Context(), r, checked)
+	report, err := inspect.Read(t.Context(), r, o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return v
+	return report.Inventory
 }
 
 // document returns a document by its name.
-func document(t *testing.T, v inventory.Inventory, name string) inventory.Document {
+func document(t *testing.T, v inspect.Inventory, name string) inspect.Document {
 	t.Helper()
-	i := slices.IndexFunc(v.Documents, func(d inventory.Document) bool { return d.Name == name })
+	i := slices.IndexFunc(v.Documents, func(d inspect.Document) bool { return d.Name == name })
 	if i < 0 {
 		t.Fatalf("got no %s among %v, want it", name, v.Documents)
 	}
@@ -149,26 +141,28 @@ func document(t *testing.T, v inventory.Inventory, name string) inventory.Docume
 func TestInventory(t *testing.T) {
 	o, publicKey, imageKey := signedOptions(t)
 	appliance.Build(t, o)
-	t.Run("images", func(t *testing.T) { checkImages(t, read(t, o.Out, inventory.Checked{}), imageKey) })
+	t.Run("images", func(t *testing.T) { checkImages(t, o.Out, imageKey) })
 	t.Run("without keys", func(t *testing.T) {
-		for _, d := range read(t, o.Out, inventory.Checked{}).Documents {
-			if d.Check != inventory.NotChecked || strings.Contains(d.Signed(), "verified") {
+		for _, d := range readInventory(t, o.Out, inspect.Options{}).Documents {
+			if d.Check != inspect.NotChecked || strings.Contains(d.Signed(), "verified") {
 				t.Errorf("%s: got the signature %q, want it not checked", d.Name, d.Signed())
 			}
 		}
 	})
 	t.Run("with keys", func(t *testing.T) { checkVerified(t, o.Out, publicKey) })
 	t.Run("lock", func(t *testing.T) {
-		v := read(t, filepath.Join(o.Out, artifact.LockFile), inventory.Checked{})
-		if img := v.Images[0]; img.Check != inventory.Unread || !img.Created.IsZero() || len(v.Unread) != 1 {
+		v := readInventory(t, filepath.Join(o.Out, artifact.LockFile), inspect.Options{})
+		if img := v.Images[0]; img.Check != inspect.Unread || !img.Created.IsZero() || len(v.Unread) != 1 {
 			t.Errorf("got %+v and %v of a lock, want that its signatures were not read, and why", img, v.Unread)
 		}
 	})
 	t.Run("changed documents", func(t *testing.T) { checkChanged(t, o.Out) })
 }
 
-func checkImages(t *testing.T, v inventory.Inventory, key string) {
+func checkImages(t *testing.T, dir, key string) {
 	t.Helper()
+	report := readPath(t, dir)
+	v := report.Inventory
 	if len(v.Images) != 3 || len(v.Unread) > 0 {
 		t.Fatalf("got %d images and %v that could not be read, want 3 and nothing", len(v.Images), v.Unread)
 	}
@@ -195,7 +189,7 @@ func checkImages(t *testing.T, v inventory.Inventory, key string) {
 		t.Errorf("got the keys %v, want %s", got, key)
 	}
 	var text bytes.Buffer
-	if err := (page.Page{Sections: v.Sections()}).Write(&text); err != nil {
+	if err := report.HTML(&text, "1.2.3"); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"vendor &lt;script&gt;", "this is another image", "a/sigstore", key} {
@@ -223,18 +217,18 @@ func checkVerified(t *testing.T, dir, publicKey string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := read(t, dir, inventory.Checked{Keys: publicKey, Good: good})
+	v := readInventory(t, dir, inspect.Options{Keys: publicKey, Good: good})
 	for _, d := range v.Documents {
-		if d.Check != inventory.Verified {
+		if d.Check != inspect.Verified {
 			t.Errorf("%s: got the signature %q, want it verified", d.Name, d.Signed())
 		}
 	}
 	store := document(t, v, artifact.StoreFile)
-	if len(store.Signatures) != 1 || store.Sums != inventory.Same || store.Size == 0 {
+	if len(store.Signatures) != 1 || store.Sums != inspect.Same || store.Size == 0 {
 		t.Errorf("got %+v, want a store as in the sums with a signature", store)
 	}
 	for _, img := range v.Images {
-		if img.Check == inventory.Verified {
+		if img.Check == inspect.Verified {
 			t.Errorf("got %s verified, want it not: the keys are for documents", img.Pin)
 		}
 	}
@@ -249,16 +243,16 @@ func checkChanged(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, artifact.StoreFile+".sig"), "no signature")
-	v := read(t, dir, inventory.Checked{Keys: "site.pub", Good: []string{artifact.SumsFile}})
-	for name, want := range map[string]inventory.Sums{
-		"notes.txt": inventory.Unlisted, artifact.ButaneFile: inventory.Differs, artifact.AllowlistFile: inventory.Missing,
+	v := readInventory(t, dir, inspect.Options{Keys: "site.pub", Good: []string{artifact.SumsFile}})
+	for name, want := range map[string]inspect.Sums{
+		"notes.txt": inspect.Unlisted, artifact.ButaneFile: inspect.Differs, artifact.AllowlistFile: inspect.Missing,
 	} {
-		if d := document(t, v, name); d.Sums != want || d.Check != inventory.Unsigned {
+		if d := document(t, v, name); d.Sums != want || d.Check != inspect.Unsigned {
 			t.Errorf("%s: got %q and the signature %q, want %q and none", name, d.Sums, d.Signed(), want)
 		}
 	}
 	if d := document(t, v, artifact.StoreFile); d.Signatures[0].Problem == "" ||
-		d.Signatures[0].Check == inventory.Verified {
+		d.Signatures[0].Check == inspect.Verified {
 		t.Errorf("got %+v, want that the signature cannot be read", d.Signatures[0])
 	}
 }
@@ -267,13 +261,13 @@ func checkChanged(t *testing.T, dir string) {
 func TestInventoryOfAFolderStore(t *testing.T) {
 	fixtures.NeedRoot(t)
 	r, _ := appliance.Registry(t)
-	o := appliance.Options(t, sample.SetNamed("s", push(t, r, "a/b")))
+	o := appliance.Options(t, sample.SetNamed("s", pushLabelled(t, r, "a/b")))
 	o.Appliance.Spec.Store.Format = format.Dir
 	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, format.DirFile)
 	appliance.Build(t, o)
-	v := read(t, o.Out, inventory.Checked{})
+	v := readInventory(t, o.Out, inspect.Options{})
 	store := document(t, v, format.DirFile)
-	if store.Files < 5 || store.Kind != "store" || store.Check != inventory.Unsigned || v.Images[0].Created.IsZero() {
+	if store.Files < 5 || store.Kind != "store" || store.Check != inspect.Unsigned || v.Images[0].Created.IsZero() {
 		t.Errorf("got %+v and %+v, want a store of several files, and the date of the image", store, v.Images[0])
 	}
 	if len(v.Documents) > 10 {

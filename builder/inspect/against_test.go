@@ -1,4 +1,4 @@
-package usage_test
+package inspect_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/usage"
+	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -68,7 +68,7 @@ func TestSinceAnOlderStore(t *testing.T) {
 }
 
 // checkComparison reads the rows of the page of TestSinceAnOlderStore.
-func checkComparison(t *testing.T, report usage.Report) {
+func checkComparison(t *testing.T, report inspect.Report) {
 	t.Helper()
 	page := open(t, report)
 	page.Load(1280, ".cell")
