@@ -12,14 +12,10 @@ const TmpfilesPath = "/etc/tmpfiles.d/pinbox.conf"
 // part of its image.
 func Tmpfiles(directories []Directory) File {
 	var b strings.Builder
-	b.WriteString("# Written by pinbox: CRI-O does not start without the mount points of its image stores.\n")
+	b.WriteString("# CRI-O does not start without the directories of its stores.\n")
 	for _, d := range directories {
-		// The mode of a directory that exists is left alone: a store may be mounted there.
-		mode := "-"
-		if d.Mode != 0o755 {
-			mode = fmt.Sprintf("%04o", d.Mode)
-		}
-		fmt.Fprintf(&b, "d %s %s - - -\n", d.Path, mode)
+		// Without a mode, that of a directory that exists is left alone: a store may be mounted there.
+		fmt.Fprintf(&b, "d %s\n", d.Path)
 	}
 	return text(TmpfilesPath, []byte(b.String()))
 }
