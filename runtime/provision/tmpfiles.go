@@ -10,12 +10,12 @@ const TmpfilesPath = "/etc/tmpfiles.d/pinbox.conf"
 
 // Tmpfiles returns a file by which systemd makes the directories at each boot: for a node whose /var is not
 // part of its image.
-func Tmpfiles(directories []Directory) File {
+func Tmpfiles(directories []string) File {
 	var b strings.Builder
 	b.WriteString("# CRI-O does not start without the directories of its stores.\n")
-	for _, d := range directories {
+	for _, directory := range directories {
 		// Without a mode, that of a directory that exists is left alone: a store may be mounted there.
-		fmt.Fprintf(&b, "d %s\n", d.Path)
+		fmt.Fprintf(&b, "d %s\n", directory)
 	}
 	return text(TmpfilesPath, []byte(b.String()))
 }
