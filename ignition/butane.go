@@ -113,7 +113,7 @@ func Render(c Config) ([]byte, error) {
 	}
 	parts.Files = append(parts.Files, provision.Tmpfiles(parts.Directories))
 	doc.add(parts)
-	return doc.encode("First-boot configuration of a pinbox appliance. config.ign is made from it", "config.bu")
+	return doc.encode("First-boot configuration of a pinbox appliance", "config")
 }
 
 func newDocument(sshKeys []string) document {
@@ -124,11 +124,10 @@ func newDocument(sshKeys []string) document {
 	return doc
 }
 
-// encode writes the document below two comment lines: what it is, and the command that translates
-// it.
+// encode writes the document below a comment: what it is, and the command that translates it.
 func (d document) encode(about, name string) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s:\n# butane --strict --pretty %s\n", about, name)
+	fmt.Fprintf(&b, "# %s: `butane --strict --pretty %s.bu` makes %s.ign.\n", about, name, name)
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()

@@ -67,8 +67,7 @@ func (i Installer) Render() ([]byte, error) {
 		parts.Files = append(files, parts.Files...)
 	}
 	doc.add(parts)
-	return doc.encode(
-		"Live system that installs the appliance to "+i.Disk+". live.ign is made from it", "live.bu")
+	return doc.encode("Live system that installs to "+i.Disk, "live")
 }
 
 // files returns the files of coreos-installer.

@@ -40,7 +40,7 @@ func MachineConfig(name, pool string, parts provision.Parts) ([]byte, error) {
 		Metadata: &metadata{name, map[string]string{pinset.RoleLabel: pool}},
 	}
 	doc.add(parts)
-	bu, err := doc.encode("MachineConfig of a pinbox appliance", name+".bu")
+	bu, err := doc.encode("MachineConfig of a pinbox appliance", name)
 	if err != nil {
 		return nil, err
 	}

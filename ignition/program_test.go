@@ -48,7 +48,7 @@ func boot(t *testing.T, config, word string, wanted []byte, replace ...string) (
 // install returns the command that installs the program from a store.
 func install(t *testing.T, store, bin string, wanted []byte, replace ...string) (command string) {
 	t.Helper()
-	return boot(t, "live", "install_program", wanted, append(replace, "from=/var/lib/pinbox/stores/0/pinbox", "from="+store,
+	return boot(t, "live", "install_program", wanted, append(replace, "own=/var/lib/pinbox/stores/0/pinbox", "own="+store,
 		"/usr/local/bin", bin)...)
 }
 

@@ -3,6 +3,7 @@ package crio
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,24 +51,25 @@ func RenderPinned(images []pinset.Image) []byte {
 // them: CRI-O takes each spelling of the option for another store, and lists the images of both.
 func RenderStores(slots []string, internalRepair bool) []byte {
 	var b strings.Builder
-	b.WriteString("# Written by pinbox: read-only image stores.\n[crio]\n")
+	b.WriteString("[crio]\n")
 	if len(slots) > 0 {
-		b.WriteString("  # Each directory must exist when CRI-O starts, mounted or empty.\n  storage_option = [\n")
-		for _, slot := range slots {
-			fmt.Fprintf(&b, "    \"overlay.imagestore=%s\",\n", slot)
+		b.WriteString("# Read-only image stores, mounted or empty.\n" +
+			"storage_option = [\n")
+		for some := range slices.Chunk(slots, 3) {
+			fmt.Fprintf(&b, "  \"overlay.imagestore=%s\",\n", strings.Join(some, ","))
 		}
-		b.WriteString("  ]\n")
+		b.WriteString("]\n")
 	}
 	if internalRepair {
-		b.WriteString("  internal_repair = true\n")
+		b.WriteString("internal_repair = true\n")
 	} else {
-		b.WriteString(`  # Up to at least 1.34 the repair after an unclean stop wipes the main store: container-libs#888.
-  internal_repair = false
+		b.WriteString(`# Up to at least 1.34 the repair after an unclean stop wipes the main store: container-libs#888.
+internal_repair = false
 `)
 	}
 	// Not the slots: see LinkArtifacts of runtime/stores.
-	fmt.Fprintf(&b, "  [crio.runtime]\n    # OCI artifacts, from CRI-O 1.36 on; pinbox-node makes %s/%s.\n"+
-		"    additional_artifact_stores = [%q]\n", layout.NodeDir, layout.ArtifactsDir, layout.NodeDir)
+	fmt.Fprintf(&b, "# OCI artifacts, from CRI-O 1.36 on.\n"+
+		"runtime.additional_artifact_stores = [%q]\n", layout.NodeDir)
 	return []byte(b.String())
 }
 

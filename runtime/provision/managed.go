@@ -22,12 +22,9 @@ const (
 func (p Parts) Managed() Parts {
 	var managed Parts
 	// pinbox-node writes sets there, which its units may not make.
-	directories := append(slices.Clone(p.Directories), Directory{layout.SetsDir, 0o755})
+	directories := append(slices.Clone(p.Directories), layout.SetsDir)
 	managed.Files = slices.DeleteFunc(slices.Clone(p.Files), func(f File) bool { return f.Changes })
-	mkdir := "ExecStartPre=/usr/bin/mkdir -p"
-	for _, d := range directories {
-		mkdir += " " + d.Path
-	}
+	mkdir := "ExecStartPre=/usr/bin/mkdir -p " + strings.Join(directories, " ")
 	managed.Files = append(managed.Files, Tmpfiles(directories))
 	for _, u := range p.Units {
 		switch {

@@ -14,7 +14,10 @@ import (
 // drop-ins: containers-registries.conf.d(5).
 const RegistriesPath = "/etc/containers/registries.conf.d/50-pinbox-mirrors.conf"
 
-// UdevRulesPath sorts after 60-persistent-storage.rules, which finds file systems.
+// UdevRulesPath sorts after 60-persistent-storage.rules, which finds file systems. The rules name a unit: SYSTEMD_WANTS
+// starts it when a device becomes active (systemd.device(5)), and a drive that was empty at boot is active already, since
+// 60-cdrom_id.rules makes it inactive only when a medium is removed. The kernel reports that a medium has changed
+// (block/disk-events.c).
 const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
 
 // DefaultProgram is where pinbox-node is on a node.
@@ -63,16 +66,10 @@ type Node struct {
 
 // Parts are what the file system of a node must hold.
 type Parts struct {
-	// Directories must exist when CRI-O and the units of pinbox start.
-	Directories []Directory
+	// Directories must exist when CRI-O and the units of pinbox start, with the mode 0755.
+	Directories []string
 	Files       []File
 	Units       []Unit
-}
-
-// Directory is a directory, with the mode bits of chmod(1).
-type Directory struct {
-	Path string
-	Mode uint32
 }
 
 // File is a file.
@@ -129,10 +126,7 @@ func (n Node) Names() []string {
 	for _, f := range n.files() {
 		names = append(names, f.Path)
 	}
-	for _, d := range n.directories() {
-		names = append(names, d.Path)
-	}
-	return names
+	return append(names, n.directories()...)
 }
 
 // Kept returns the files that are not left for the store, without those that come from templates: the size of these
@@ -164,10 +158,10 @@ func (n Node) config() layout.NodeConfig {
 }
 
 // directories are the directories that must exist when CRI-O and the units of pinbox start.
-func (n Node) directories() []Directory {
+func (n Node) directories() []string {
 	all := n.Store.directories()
 	if len(n.Sets) == 0 && n.Store.None { // the units may write there if it exists
-		all = append(all, Directory{Path: layout.SetsDir, Mode: 0o755})
+		all = append(all, layout.SetsDir)
 	}
 	return all
 }

@@ -157,10 +157,10 @@ func (s Store) Additional() []string {
 
 // directories are the directories that must exist when CRI-O starts. Ignition cannot make one below
 // /usr, which is read-only.
-func (s Store) directories() (all []Directory) {
+func (s Store) directories() (all []string) {
 	for _, store := range s.Additional() {
 		if !strings.HasPrefix(store, "/usr/") {
-			all = append(all, Directory{Path: store, Mode: 0o755})
+			all = append(all, store)
 		}
 	}
 	return all

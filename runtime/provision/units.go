@@ -160,7 +160,7 @@ func (r *rendering) strict(u Unit, access string) Unit {
 func (r *rendering) storeUnits() []Unit {
 	units := []Unit{
 		{Name: StoreUnit, Content: r.render("store.service")},
-		{Name: r.Mount, Enabled: true, Content: r.render("store.mount")},
+		{Name: r.Mount, Content: r.render("store.mount")},
 	}
 	if r.URL != "" {
 		units = append(units, r.strict(Unit{Name: fetchUnit, Content: r.render("fetch-store.service")}, ""))
@@ -185,7 +185,7 @@ func (r *rendering) node() []Unit {
 	units = append(units,
 		Unit{Name: "crio.service", Dropins: []Dropin{{Name: crioDropin, Content: r.render("crio.conf")}}},
 		Unit{Name: mountUnit, Content: r.render("mount.service")},
-		Unit{Name: firstbootUnit, Enabled: true, Content: r.render("firstboot.service")},
+		Unit{Name: firstbootUnit, Content: r.render("firstboot.service")},
 		Unit{Name: nodeUnit, Enabled: true, Content: r.render("node.service")})
 	if r.AutoAttach {
 		units = append(units, Unit{Name: attachUnit, Content: r.render("attach.service")})

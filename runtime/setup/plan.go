@@ -60,8 +60,8 @@ func (p *plan) compare(wanted provision.Parts, old Manifest) error {
 	for _, l := range links(wanted.Units) {
 		errs = append(errs, p.addLink(l, old))
 	}
-	for _, d := range wanted.Directories {
-		errs = append(errs, p.addDirectory(d.Path))
+	for _, dir := range wanted.Directories {
+		errs = append(errs, p.addDirectory(dir))
 	}
 	p.result.Changes = append(p.result.Changes, p.host.removals(old, p.manifest)...)
 	return errors.Join(errs...)

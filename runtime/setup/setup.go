@@ -205,8 +205,8 @@ func (s Setup) wanted(config crio.Config, old Manifest) (p provision.Parts, note
 	}
 	p.Files = append(files, stores) // last: the mount points that it names exist then
 	if !s.host.live {               // /var is no part of an image: systemd-tmpfiles makes its folders
-		p.Directories = slices.DeleteFunc(p.Directories, func(d provision.Directory) bool {
-			return strings.HasPrefix(d.Path, "/var/")
+		p.Directories = slices.DeleteFunc(p.Directories, func(dir string) bool {
+			return strings.HasPrefix(dir, "/var/")
 		})
 	}
 	return p, notes, nil

@@ -160,7 +160,7 @@ func TestImages(t *testing.T) {
 			if _, ok := after["var"]; ok {
 				t.Error("got a folder var, want none: it is no part of an image")
 			}
-			for _, unit := range []string{"pinbox-node.service", "pinbox-firstboot.service"} {
+			for _, unit := range []string{"pinbox-node.service"} {
 				if out := fixtures.Run(t, "systemctl", "--root="+root, "is-enabled", unit); out != "enabled\n" {
 					t.Errorf("got %s %q, want it enabled", unit, out)
 				}

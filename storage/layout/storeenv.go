@@ -26,9 +26,13 @@ type StoreEnv struct {
 
 // Render returns the lines NAME=value. Whoever fills in the values has checked that a shell changes none.
 func (e StoreEnv) Render() []byte {
-	return fmt.Appendf(nil, "# Where the store of the appliance is, and what it must be. %s reads it.\n"+
-		"STORE=%s\nLABEL=%s\nVERITY=%s\nROOT_HASH=%s\nBLOCKS=%d\nPROGRAM_SHA256=%s\n",
-		BootPath, e.Path, e.Label, e.Verity, e.RootHash, e.Blocks, e.Program)
+	label := ""
+	if e.Label != "" {
+		label = "LABEL=" + e.Label + "\n"
+	}
+	return fmt.Appendf(nil, "# Where the store is, and what it must be, for %s.\n"+
+		"STORE=%s\n%sVERITY=%s\nROOT_HASH=%s\nBLOCKS=%d\nPROGRAM_SHA256=%s\n",
+		BootPath, e.Path, label, e.Verity, e.RootHash, e.Blocks, e.Program)
 }
 
 // ParseStoreEnv reads what Render writes. A line of another name is an error.
