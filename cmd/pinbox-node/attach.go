@@ -36,7 +36,7 @@ func attachCommand() *cobra.Command {
 				progress.Note("--force: neither the appliance nor the order of the releases is checked")
 			}
 			o.Fetching = progress.Track("fetch the store")
-			o.Retrying = func(err error) { progress.Note(err.Error()) }
+			o.Retrying = progress.Note
 			o.Progress = progress.Track("read the store")
 			composing := progress.Track("put the store together")
 			o.Composing = func(_ stores.Store, done, all int64) { composing(done, all) }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
-	"github.com/pinbox/pinbox/runtime/remote"
+	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -47,7 +47,7 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 	progress := composing{file: n.composingFile(), done: a.Composing}
 	defer progress.end()
 	a.Composing, a.Idle = progress.report, idle
-	if remote.Is(a.Source) {
+	if fetch.Is(a.Source) {
 		return n.attachRemote(ctx, m, a)
 	}
 	return n.attach(ctx, m, a)

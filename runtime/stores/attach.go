@@ -63,7 +63,7 @@ type AttachOptions struct {
 	// Fetching is called while a store is fetched from a server, with the bytes on the disk and the size of the store,
 	// and Retrying with why a request is repeated; nil is fine. A Manager attaches no such store: package node does.
 	Fetching func(done, all int64)
-	Retrying func(error)
+	Retrying func(line string)
 	// Composing is called while the store of a thin delta is put together, with that store, and with the bytes
 	// of the work that are done, of all; nil is fine. The store has no ID yet.
 	Composing func(of Store, done, all int64)
