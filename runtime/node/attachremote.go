@@ -35,7 +35,7 @@ func (n *Node) attachRemote(
 	}
 	how := fetch.Options{
 		Keys: keys, Digest: a.Digest, Stall: n.s.Pass.Stall, Least: int64(n.s.Pass.LeastRate),
-		Done: a.Fetching, Note: a.Retrying,
+		Done: func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }, Note: a.Progress.Note,
 	}
 	found, err := fetch.Find(ctx, a.Source, how)
 	if err != nil {
