@@ -66,8 +66,8 @@ var below = map[string][]string{
 	"storage": {},
 	// What brings containers/storage is missing here: see libraryUsers.
 	"runtime": {
-		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/fanout", "storage/fault",
-		"storage/filelock", "storage/input",
+		"storage/atomicfile", "storage/audit", "storage/bytesize", "storage/compose", "storage/download", "storage/fanout",
+		"storage/fault", "storage/filelock", "storage/input",
 		"storage/iso9660", "storage/layout", "storage/loop", "storage/page", "storage/pinset", "storage/realm", "storage/release",
 		"storage/signature", "storage/squashfs", "storage/thin", "storage/verity",
 	},
@@ -122,8 +122,8 @@ var rooms = map[string][]string{
 	},
 	"runtime": {
 		"runtime/node runtime/pages runtime/setup",
-		"runtime/remote runtime/systemd runtime/volumes",
-		"runtime/cluster runtime/fetch runtime/partition runtime/provision runtime/stores",
+		"runtime/fetch runtime/systemd runtime/volumes",
+		"runtime/cluster runtime/partition runtime/provision runtime/stores",
 		"runtime/fleet",
 		"runtime",
 		"runtime/aside runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/stores/mount " +

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pinbox/pinbox/storage/download"
 )
 
 // Class of an error. It decides when pinbox-node tries again.
@@ -27,9 +29,6 @@ var classes = []Class{Auth, NotFound, Policy, Space, Network, Other}
 
 // Transient reports that the same attempt may succeed a little later.
 func (c Class) Transient() bool { return c == Network || c == Other }
-
-// ErrStalled is a pull that was cancelled because nothing arrived any more.
-var ErrStalled = errors.New("the registry stalls")
 
 // texts classify errors: CRI-O returns most errors of registries as text with the code Unknown. The
 // first match counts, and Network precedes NotFound: a mirror that did not answer may have the
@@ -58,7 +57,7 @@ func Classify(err error) Class {
 	switch {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, ErrSpace):
 		return Space
-	case errors.Is(err, ErrStalled):
+	case errors.Is(err, download.ErrStalled):
 		return Network
 	}
 	text := names.ReplaceAllString(err.Error(), "")

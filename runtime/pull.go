@@ -3,11 +3,14 @@ package runtime
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/pinbox/pinbox/storage/download"
 )
 
 // Retry sets how often a failed pull is tried, and how long to wait between two attempts: from
@@ -176,7 +179,7 @@ func (q *queue) launch(ctx context.Context, j *job) {
 	q.rep.running[j.Image] = true
 	go func() {
 		err := q.pass.r.Images.Pull(ctx, j.Image)
-		if cause := context.Cause(ctx); err != nil && (errors.Is(cause, ErrStalled) || errors.Is(cause, ErrSpace)) {
+		if cause := context.Cause(ctx); err != nil && (errors.Is(cause, download.ErrStalled) || errors.Is(cause, ErrSpace)) {
 			err = cause
 		}
 		j.cancel(nil)
@@ -251,7 +254,7 @@ func (q *queue) watch() {
 	}
 	for _, j := range q.running {
 		if time.Since(j.started) >= q.o.Stall { // it is unknown which of them stalls
-			j.cancel(ErrStalled)
+			j.cancel(fmt.Errorf("the registry stalls: %w", download.ErrStalled))
 		}
 	}
 }

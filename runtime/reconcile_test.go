@@ -458,7 +458,7 @@ func TestStalledPullsAreRestarted(t *testing.T) {
 				options(r).Stall = 100 * time.Millisecond
 				on(r, "pull failed", func(e event) {
 					f := runtime.Fault{Class: e.attr("class").(runtime.Class), Text: e.attr("error").(string)}
-					if want := (runtime.Fault{Class: runtime.Network, Text: runtime.ErrStalled.Error()}); f != want {
+					if want := (runtime.Fault{Class: runtime.Network, Text: "the registry stalls: connection stalled"}); f != want {
 						t.Errorf("got the fault %+v, want %+v", f, want)
 					}
 				})

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pinbox/pinbox/storage/download"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -87,7 +88,7 @@ func (r resolver) request(ctx context.Context, img pinset.Image) (pinset.LockedI
 	defer cancel()
 	locked, err := r.manifests.Resolve(ctx, img)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("%w: %w", ErrStalled, err)
+		err = fmt.Errorf("%w: %w", download.ErrStalled, err)
 	}
 	return locked, err
 }

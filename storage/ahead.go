@@ -119,7 +119,7 @@ func (r *resumed) nextPart() int64 {
 // fetchPart begins to fetch the part at an offset. Without ranges it does nothing and returns false.
 func (r *resumed) fetchPart(from int64) (bool, error) {
 	source := r.source()
-	if !source.ranges.ask(r.ctx, r.src.from.patience.Limit(), source.src, r.want) {
+	if !source.ranges.ask(r.ctx, r.src.from.patience.Stall, source.src, r.want) {
 		return false, nil
 	}
 	file, err := atomicfile.Unnamed(r.tmp)

@@ -335,7 +335,7 @@ func (s *sources) open(ctx context.Context, p *place, name string, first digest.
 	if p.insecure {
 		sys.DockerInsecureSkipTLSVerify = imgtypes.OptionalBoolTrue
 	}
-	realms, err := realm.Of(ctx, &sys, ref, s.patience.Limit())
+	realms, err := realm.Of(ctx, &sys, ref, s.patience.Stall)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,17 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
+// attachProgress shows the progress of an attach.
+type attachProgress struct{ shown *cli.Progress }
+
+// Done implements stores.Progress.
+func (p attachProgress) Done(step stores.Step, _ stores.Store, done, all int64) {
+	p.shown.Track(string(step))(done, all)
+}
+
+// Note implements stores.Progress.
+func (p attachProgress) Note(line string) { p.shown.Note(line) }
+
 func attachCommand() *cobra.Command {
 	var f passFlags
 	var o stores.AttachOptions
@@ -35,11 +46,7 @@ func attachCommand() *cobra.Command {
 			if o.Force {
 				progress.Note("--force: neither the appliance nor the order of the releases is checked")
 			}
-			o.Fetching = progress.Track("fetch the store")
-			o.Retrying = func(err error) { progress.Note(err.Error()) }
-			o.Progress = progress.Track("read the store")
-			composing := progress.Track("put the store together")
-			o.Composing = func(_ stores.Store, done, all int64) { composing(done, all) }
+			o.Progress = attachProgress{progress}
 			f.settings.Waiting = func(why error) { progress.Note(fmt.Sprintf("%v; waiting for a medium that has it", why)) }
 			attached, err := f.open().Attach(cmd.Context(), o)
 			progress.Close()

@@ -7,11 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/fetch"
 )
 
 func fetchStoreCommand() *cobra.Command {
-	var o fetch.Options
+	o := fetch.Options{Least: int64(runtime.DefaultLeastRate)}
+	var store fetch.Store
 	var sum string
 	var output cli.Output
 	cmd := &cobra.Command{
@@ -20,27 +22,27 @@ func fetchStoreCommand() *cobra.Command {
 		Short:  "Fetch the node's store from an HTTP server, unless the file has it already",
 		Args:   cobra.ExactArgs(2), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if o.Digest, err = parseDigest(sum); err != nil {
+			if store.Digest, err = parseDigest(sum); err != nil {
 				return err
 			}
-			if o.Digest == "" || o.Size <= 0 {
+			if store.Digest == "" || store.Size <= 0 {
 				return cli.Usagef("give --digest and --size")
 			}
-			o.URL, o.File = args[0], args[1]
+			store.Origin = args[0]
 			progress := cli.NewProgress(cmd, output)
 			o.Done = progress.Track("fetch the store")
-			o.Note = func(err error) { progress.Note(err.Error()) }
-			found, err := fetch.Store(cmd.Context(), o)
+			o.Note = progress.Note
+			found, err := store.Fetch(cmd.Context(), args[1], o)
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, fetched{o.Digest.String(), o.File, found}, nil)
+			return show(cmd.OutOrStdout(), output, fetched{store.Digest.String(), args[1], found}, nil)
 		},
 	}
 	cmd.Flags().StringVar(&sum, "digest", "", "`DIGEST` of the store's file")
-	cmd.Flags().Int64Var(&o.Size, "size", 0, "its size in `BYTES`")
-	cmd.Flags().DurationVar(&o.Stall, "stall", 0, "`TIME` without a byte after which an attempt ends (default 1m)")
+	cmd.Flags().Int64Var(&store.Size, "size", 0, "its size in `BYTES`")
+	cmd.Flags().DurationVar(&o.Stall, "stall", 0, "`TIME` to go on while nothing of the store arrives (default 5m)")
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

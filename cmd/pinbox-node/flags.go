@@ -96,7 +96,8 @@ func (f *passFlags) addService(flags *pflag.FlagSet, wait time.Duration) {
 	s := &f.settings
 	pass := &f.settings.Pass
 	f.planFlags.add(flags, wait)
-	flags.DurationVar(&pass.Stall, "stall", 5*time.Minute, "`TIME` without progress after which a pull is started again")
+	flags.DurationVar(&pass.Stall, "stall", 5*time.Minute,
+		"`TIME` without progress after which a pull is started again, and the fetch of a store ends")
 	flags.TextVar(&pass.Rate, "rate", runtime.Rate(0),
 		"`RATE` of the pulls of a pass on average, as 20MB/s: the next image waits; "+
 			"CRI-O pulls one as fast as it can (default: no limit)")

@@ -119,7 +119,7 @@ func attachFirst(cmd *cobra.Command, f passFlags, output cli.Output, store strin
 	progress := cli.NewProgress(cmd, output)
 	f.settings.Waiting = func(why error) { progress.Note(why.Error()) }
 	a, err := f.open().Attach(cmd.Context(),
-		stores.AttachOptions{Source: store, Progress: progress.Track("read the store")})
+		stores.AttachOptions{Source: store, Progress: attachProgress{progress}})
 	progress.Close()
 	if err != nil {
 		return nil, fmt.Errorf("the machine is set up, but the store is not attached: %w", err)

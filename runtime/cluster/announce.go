@@ -21,35 +21,15 @@ const ConditionType = "PinnedImagesReady"
 
 // announcer says in events and in a condition of the Node what a report says.
 type announcer struct {
-	api          dynamic.Interface
-	node         string
-	hasCondition bool
-	seen         map[string]seen // by the class of the failure
+	api  dynamic.Interface
+	node string
+	seen map[string]seen // by the class of the failure
 }
 
 // seen is a failure that there was an event for.
 type seen struct {
 	images, count int
 	first         time.Time
-}
-
-func newAnnouncer(c client, node string, condition bool) *announcer {
-	return &announcer{api: c.sets, node: node, hasCondition: condition, seen: map[string]seen{}}
-}
-
-// event is an Event of the API, as far as it is written.
-type event struct {
-	APIVersion string            `json:"apiVersion"`
-	Kind       string            `json:"kind"`
-	Metadata   map[string]string `json:"metadata"`
-	Object     map[string]string `json:"involvedObject"`
-	Type       string            `json:"type"`
-	Reason     string            `json:"reason"`
-	Message    string            `json:"message"`
-	Count      int               `json:"count"`
-	First      time.Time         `json:"firstTimestamp"`
-	Last       time.Time         `json:"lastTimestamp"`
-	Source     map[string]string `json:"source"`
 }
 
 // eventNamespace has the events of objects without a namespace: client-go's recorder.
@@ -75,17 +55,17 @@ func (a *announcer) events(ctx context.Context, r fleet.Report, uid string) erro
 		}
 		s.images, s.count = f.Images, s.count+1
 		name := a.node + ".pinbox-" + strings.ReplaceAll(f.Class, " ", "-")
-		e := event{
-			APIVersion: "v1", Kind: "Event", Metadata: map[string]string{"name": name, "namespace": eventNamespace},
-			Object: map[string]string{"apiVersion": "v1", "kind": "Node", "name": a.node, "uid": uid},
-			Type:   "Warning", Reason: "PinnedImagesFailed",
-			Message: fmt.Sprintf("%d images: %s: %s: %s", f.Images, f.Class, f.Image, f.Error),
-			Count:   s.count, First: s.first, Last: now,
-			Source: map[string]string{"component": fieldManager, "host": a.node},
+		event := map[string]any{
+			"apiVersion": "v1", "kind": "Event", "metadata": map[string]string{"name": name, "namespace": eventNamespace},
+			"involvedObject": map[string]string{"apiVersion": "v1", "kind": "Node", "name": a.node, "uid": uid},
+			"type":           "Warning", "reason": "PinnedImagesFailed",
+			"message": fmt.Sprintf("%d images: %s: %s: %s", f.Images, f.Class, f.Image, f.Error),
+			"count":   s.count, "firstTimestamp": s.first, "lastTimestamp": now,
+			"source": map[string]string{"component": fieldManager, "host": a.node},
 		}
 		// Another run may have made an event of this name; a count goes on from here.
 		force := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
-		if _, err := events.Apply(ctx, name, unstructuredOf(e), force); err != nil {
+		if _, err := events.Apply(ctx, name, unstructuredOf(event), force); err != nil {
 			return err
 		}
 		current[f.Class] = s
@@ -100,11 +80,8 @@ func (a *announcer) events(ctx context.Context, r fleet.Report, uid string) erro
 	return nil
 }
 
-// condition writes the condition of the Node, if it is to have one.
+// condition writes the condition of the Node.
 func (a *announcer) condition(ctx context.Context, r fleet.Report) error {
-	if !a.hasCondition {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	c := map[string]any{
@@ -134,8 +111,8 @@ func (a *announcer) condition(ctx context.Context, r fleet.Report) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.api.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Patch(ctx, a.node,
-		types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}, "status")
+	_, err = a.api.Resource(nodeResource).Patch(ctx, a.node, types.StrategicMergePatchType, patch,
+		metav1.PatchOptions{FieldManager: fieldManager}, "status")
 	return err
 }
 

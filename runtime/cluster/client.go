@@ -27,6 +27,9 @@ const answerTime = time.Minute
 // resource is the name of the sets in the paths of the API.
 const resource = "pinnedimagesets"
 
+// nodeResource are the Nodes in the API.
+var nodeResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+
 // versions of the API that serve the sets, the preferred one first: v1 since OpenShift 4.19, v1alpha1 before.
 var versions = []string{"v1", "v1alpha1"}
 
@@ -39,15 +42,17 @@ type client struct {
 
 // dial reads a kubeconfig. It does not connect.
 func dial(kubeconfig string) (client, error) {
-	config, err := rest.InClusterConfig, error(nil)
-	if kubeconfig != InCluster {
-		config = func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", kubeconfig) }
+	var config *rest.Config
+	var err error
+	if kubeconfig == InCluster {
+		config, err = rest.InClusterConfig()
+	} else {
+		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
 	}
-	c, err := config()
 	if err != nil {
 		return client{}, err
 	}
-	return newClient(c, "pinbox-node")
+	return newClient(config, "pinbox-node")
 }
 
 func newClient(c *rest.Config, agent string) (api client, err error) {

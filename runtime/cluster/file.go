@@ -81,15 +81,9 @@ func (k *Known) check() error {
 	if !slices.Contains([]State{Current, Unreachable, NotServed}, k.State) {
 		return fmt.Errorf("state %q: unknown", k.State)
 	}
-	texts := append([]string{k.ResourceVersion}, k.Roles...)
-	for _, text := range texts {
+	for _, text := range slices.Concat([]string{k.ResourceVersion}, k.Roles, k.Refused) {
 		if !pinset.Printable(text) {
 			return fmt.Errorf("%q: control characters", text)
-		}
-	}
-	for _, text := range k.Refused {
-		if !pinset.Printable(text) {
-			return fmt.Errorf("refused: %q: control characters", text)
 		}
 	}
 	if len(k.Operator) > MaxSets {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -51,7 +52,8 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// follower keeps a document current. All fields belong to the goroutine of run; others send it updates.
+// follower keeps a document current. Its fields but uid and noted belong to the goroutine of run; others send
+// it updates.
 type follower struct {
 	Options
 	client  client
@@ -63,9 +65,9 @@ type follower struct {
 	problem string       // of the document, logged last
 	uid     atomic.Value // string: that of the node, for the report
 	synced  chan time.Time
-	crowd   crowd
-	written Known // last
-	resumed bool  // the document was there before
+	noted   sync.Map // the error of each kind of request that was logged last
+	written Known    // last
+	resumed bool     // the document was there before
 }
 
 // Follow keeps the document current until ctx ends. The channel receives a value some time after it has changed.
@@ -246,7 +248,9 @@ func (f *follower) answered(err error) {
 func (f *follower) listed(objects []any, version string) bool {
 	var sets []Set
 	if len(objects) > MaxSets {
-		return f.refuse(fmt.Sprintf("%d sets, more than %d", len(objects), MaxSets))
+		f.refused = fmt.Sprintf("%d sets, more than %d", len(objects), MaxSets) // until another list is taken
+		f.known.failed(f.refused, time.Now())
+		return false
 	}
 	f.known.Refused = nil
 	for _, o := range objects {
@@ -269,18 +273,10 @@ func (f *follower) listed(objects []any, version string) bool {
 	return true
 }
 
-// refuse notes why what the API has is not taken, until a list is. It reports that the sets stay.
-func (f *follower) refuse(reason string) (changed bool) {
-	f.refused = reason
-	f.known.failed(reason, time.Now())
-	return false
-}
-
 // put takes a set that was created or changed.
 func (f *follower) put(o any) bool {
 	u := o.(*unstructured.Unstructured)
 	s, err := object(u)
-	f.take(u.GetName())
 	f.forget(u.GetName())
 	if err != nil {
 		f.keep(u.GetName(), err)
@@ -296,25 +292,20 @@ func (f *follower) keep(name string, err error) {
 	f.known.Refused = append(f.known.Refused, refusal(name)+printable(err.Error()))
 }
 
-// take forgets why a set was not taken.
-func (f *follower) take(name string) {
-	f.known.Refused = slices.DeleteFunc(f.known.Refused, func(text string) bool {
-		return strings.HasPrefix(text, refusal(name))
-	})
-}
-
 func refusal(name string) string { return printable(name) + ": " }
 
 // removed takes the deletion of a set, which is to be confirmed.
 func (f *follower) removed(o any) bool {
 	name := o.(*unstructured.Unstructured).GetName()
 	f.forget(name)
-	f.take(name)
 	f.deleted = append(f.deleted, name)
 	return false
 }
 
-// forget cancels the confirmation of a deletion.
+// forget cancels the confirmation of a deletion, and forgets why the set was not taken.
 func (f *follower) forget(name string) {
 	f.deleted = slices.DeleteFunc(f.deleted, func(d string) bool { return d == name })
+	f.known.Refused = slices.DeleteFunc(f.known.Refused, func(text string) bool {
+		return strings.HasPrefix(text, refusal(name))
+	})
 }

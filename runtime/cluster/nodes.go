@@ -2,15 +2,16 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -50,54 +51,30 @@ func Connect(kubeconfig, kubecontext string) (API, error) {
 }
 
 // Nodes returns all nodes, with their reports and the generations of their sets. It makes three requests at once.
-func (a API) Nodes(ctx context.Context) ([]fleet.Node, error) {
-	var sets []Set
-	listed := make(chan error, 1)
-	go func() {
-		var err error
-		sets, err = a.sets(ctx)
-		listed <- err
-	}()
-	members, err := a.members(ctx)
-	if setsErr := <-listed; setsErr != nil {
-		return nil, setsErr
-	}
-	if err != nil {
-		return nil, err
-	}
-	var nodes []fleet.Node
-	for i := range members.nodes {
-		nodes = append(nodes, member(&members.nodes[i], members.reports, sets))
-	}
-	return nodes, nil
-}
-
-// members are the Nodes of a cluster, and the newest report of each name.
-type members struct {
-	nodes   []metav1.PartialObjectMetadata
-	reports map[string]fleet.Object
-}
-
-// members asks for both at once.
-func (a API) members(ctx context.Context) (m members, err error) {
+func (a API) Nodes(ctx context.Context) (nodes []fleet.Node, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	listed := make(chan error, 1)
-	go func() {
-		list, err := a.client.nodes.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).
-			List(ctx, metav1.ListOptions{})
-		if err != nil {
-			listed <- fmt.Errorf("%w: %w", ErrAPI, err)
-			return
+	var sets []Set
+	var list *metav1.PartialObjectMetadataList
+	var reports map[string]fleet.Object
+	var setsErr, nodesErr, reportsErr error
+	var listing sync.WaitGroup
+	listing.Go(func() { sets, setsErr = a.sets(ctx) })
+	listing.Go(func() {
+		list, nodesErr = a.client.nodes.Resource(nodeResource).List(ctx, metav1.ListOptions{})
+		if nodesErr != nil {
+			nodesErr = fmt.Errorf("%w: %w", ErrAPI, nodesErr)
 		}
-		m.nodes = list.Items
-		listed <- nil
-	}()
-	m.reports, err = a.reports(ctx)
-	if nodesErr := <-listed; nodesErr != nil {
-		return m, nodesErr
+	})
+	listing.Go(func() { reports, reportsErr = a.reports(ctx) })
+	listing.Wait()
+	if err := cmp.Or(setsErr, nodesErr, reportsErr); err != nil {
+		return nil, err
 	}
-	return m, err
+	for i := range list.Items {
+		nodes = append(nodes, member(&list.Items[i], reports, sets))
+	}
+	return nodes, nil
 }
 
 // reports returns the newest report of each node out of the cache of the API server: a report says what was a moment
@@ -120,8 +97,6 @@ func (a API) reports(ctx context.Context) (map[string]fleet.Object, error) {
 
 // sets returns the sets in the version that the API serves; none if it serves none.
 func (a API) sets(ctx context.Context) ([]Set, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
 	var list *unstructured.UnstructuredList
 	err := a.client.eachVersion(func(r dynamic.ResourceInterface) (err error) {
 		list, err = r.List(ctx, metav1.ListOptions{})

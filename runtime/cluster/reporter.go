@@ -27,9 +27,8 @@ const fieldManager = "pinbox-node"
 // reporter writes the reports of a node. One goroutine owns it.
 type reporter struct {
 	*follower
-	reports  dynamic.ResourceInterface
-	extra    *announcer
-	problems map[string]string // that were logged last
+	reports dynamic.ResourceInterface
+	extra   announcer
 
 	now, written fleet.Report // now is zero before the first status
 	exists       bool         // the object, as far as is known
@@ -41,10 +40,10 @@ type reporter struct {
 // report writes reports of the statuses that it receives, until ctx ends.
 func (f *follower) report(ctx context.Context, c client) {
 	r := reporter{
-		follower: f, reports: c.sets.Resource(reportResource), extra: newAnnouncer(c, f.Node, f.Condition),
-		problems: map[string]string{}, timer: time.NewTimer(time.Hour), exists: f.resumed,
-		pace: pace{delayShare: rand.Float64()},
+		follower: f, reports: c.sets.Resource(reportResource), extra: announcer{api: c.sets, node: f.Node},
+		timer: time.NewTimer(time.Hour), exists: f.resumed, pace: pace{delayShare: rand.Float64()},
 	}
+	r.timer.Stop() // until there is a report
 	for {
 		select {
 		case <-ctx.Done():
@@ -54,9 +53,7 @@ func (f *follower) report(ctx context.Context, c client) {
 		case s := <-f.Statuses:
 			r.take(fleet.NewReport(s))
 		case <-r.timer.C:
-			if r.schedule() { // the number of nodes may be known only now
-				r.write(ctx)
-			}
+			r.write(ctx)
 		}
 	}
 }
@@ -71,20 +68,11 @@ func (r *reporter) take(now fleet.Report) {
 	r.schedule()
 }
 
-// schedule sets when the report is written, and reports whether that is now.
-func (r *reporter) schedule() (due bool) {
-	if r.now.Time.IsZero() {
-		return false
+// schedule sets when the report is written, if there is one.
+func (r *reporter) schedule() {
+	if !r.now.Time.IsZero() {
+		r.timer.Reset(max(time.Until(r.pace.due(spread*r.Jitter)), 0))
 	}
-	writes := 1
-	for _, more := range []bool{!r.exists, r.Condition} {
-		if more {
-			writes++
-		}
-	}
-	wait := time.Until(r.pace.due(window(r.crowd.nodes.Load(), writes, r.Jitter)))
-	r.timer.Reset(max(wait, 0))
-	return wait <= 0
 }
 
 // write writes the report, and sets when it is written again.
@@ -95,22 +83,12 @@ func (r *reporter) write(ctx context.Context) {
 	r.note(ctx, "the report of the node was not written", err)
 	if err == nil {
 		r.note(ctx, "the events of the node were not written", r.extra.events(ctx, r.now, uid))
-		r.note(ctx, "the condition of the node was not written", r.extra.condition(ctx, r.now))
+		if r.Condition {
+			r.note(ctx, "the condition of the node was not written", r.extra.condition(ctx, r.now))
+		}
 		r.written, r.exists = r.now, true
 	}
 	r.schedule()
-}
-
-// note logs an error, unless it was logged last.
-func (r *reporter) note(ctx context.Context, what string, err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != r.problems[what] && text != "" && ctx.Err() == nil {
-		r.Log.Warn(what, "error", err)
-	}
-	r.problems[what] = text
 }
 
 // write writes a report. It makes the object if there is none, and adopts it if it has another owner. A generation must
@@ -124,11 +102,8 @@ func write(
 		}
 	}
 	owner, err := apply(ctx, reports, node, r)
-	if apierrors.IsNotFound(err) {
-		if err := own(ctx, reports, node, uid); err != nil {
-			return err
-		}
-		owner, err = apply(ctx, reports, node, r)
+	if exists && apierrors.IsNotFound(err) {
+		return write(ctx, reports, node, uid, false, r)
 	}
 	if apierrors.IsInvalid(err) {
 		none := r

@@ -1,13 +1,8 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/metadata"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/fleet"
@@ -39,28 +34,6 @@ func TestNextWrite(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
-	}
-}
-
-// What one node reports is seen at once, and 1,000 nodes write 20 times in a second.
-func TestWindow(t *testing.T) {
-	for name, test := range map[string]struct {
-		nodes  int64
-		writes int
-		jitter time.Duration
-		want   time.Duration
-	}{
-		"one node":                 {1, 1, 10 * time.Second, 50 * time.Millisecond},
-		"three that join":          {3, 2, 10 * time.Second, 300 * time.Millisecond},
-		"many":                     {1000, 1, 10 * time.Second, 50 * time.Second},
-		"many that join":           {1000, 2, 10 * time.Second, 100 * time.Second},
-		"more than any API has":    {1 << 62, 2, 10 * time.Second, longest},
-		"a number that is unknown": {0, 2, 10 * time.Second, 10 * time.Second},
-		"without jitter":           {1000, 1, 0, 0},
-	} {
-		if got := window(test.nodes, test.writes, test.jitter); got != test.want {
-			t.Errorf("%s: got %v, want %v", name, got, test.want)
-		}
 	}
 }
 
@@ -109,44 +82,5 @@ func TestDue(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
-	}
-}
-
-// page is an API whose lists of nodes are this one.
-type page struct {
-	metadata.Getter
-	list *metav1.PartialObjectMetadataList
-	err  error
-}
-
-func (p page) List(context.Context, metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return p.list, p.err
-}
-
-// How many nodes there are is what the API says, if it does.
-func TestCount(t *testing.T) {
-	of := func(items int, next string, more *int64) page {
-		return page{list: &metav1.PartialObjectMetadataList{
-			ListMeta: metav1.ListMeta{Continue: next, RemainingItemCount: more}, Items: make([]metav1.PartialObjectMetadata, items),
-		}}
-	}
-	more := int64(999)
-	for name, test := range map[string]struct {
-		page page
-		want int64
-	}{
-		"one node":                 {of(1, "", nil), 1},
-		"many":                     {of(1, "next", &more), 1000},
-		"the limit did not count":  {of(3, "", nil), 3},
-		"the API does not say":     {of(1, "next", nil), 7},
-		"the API does not answer":  {page{err: errors.New("away")}, 7},
-		"a Node that was not made": {of(0, "", nil), 0},
-	} {
-		var c crowd
-		c.nodes.Store(7)
-		c.count(t.Context(), test.page)
-		if got := c.nodes.Load(); got != test.want {
-			t.Errorf("%s: got %d nodes, want %d", name, got, test.want)
-		}
 	}
 }

@@ -28,6 +28,8 @@ const (
 // source lists and watches objects. Each watch begins with a list: after etcd was restored from a backup, a watch from
 // a later resource version would receive nothing, and end with no error.
 type source struct {
+	// only is the name of the one object that is followed; "" for all.
+	only  string
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// answered receives the result of each request.
@@ -41,7 +43,7 @@ func (s *source) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	o.ResourceVersion, o.ResourceVersionMatch, o.Limit = "", "", 0
-	list, err := s.list(ctx, o)
+	list, err := s.list(ctx, s.options(o))
 	s.answered(err)
 	s.listed.Store(err == nil)
 	return list, err
@@ -52,9 +54,16 @@ func (s *source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 	if !s.listed.Swap(false) {
 		return nil, apierrors.NewResourceExpired("listed before each watch")
 	}
-	w, err := s.watch(ctx, o)
+	w, err := s.watch(ctx, s.options(o))
 	s.answered(err)
 	return w, err
+}
+
+func (s *source) options(o metav1.ListOptions) metav1.ListOptions {
+	if s.only != "" {
+		o.FieldSelector = "metadata.name=" + s.only
+	}
+	return o
 }
 
 // List and Watch are what a cache.ListerWatcher has beside these.
@@ -83,22 +92,24 @@ func replicate(ctx context.Context, s *source, kind runtime.Object, store cache.
 
 // store passes what a reflector receives to functions.
 type store struct {
-	list func(objects []any, resourceVersion string)
-	put  func(any)
-	// remove and seen may be nil.
+	put func(any)
+	// list, remove and seen may be nil: then each object of a list is put, and one that is gone stays.
+	list   func(objects []any, resourceVersion string)
 	remove func(any)
 	seen   func(resourceVersion string)
 }
 
-var (
-	_ cache.ReflectorStore         = store{}
-	_ cache.ResourceVersionUpdater = store{}
-	_ cache.ListerWatcher          = (*source)(nil)
-)
+var _ cache.ResourceVersionUpdater = store{} // a reflector asks for it
 
 // Replace takes a list.
 func (s store) Replace(objects []any, resourceVersion string) error {
-	s.list(objects, resourceVersion)
+	if s.list != nil {
+		s.list(objects, resourceVersion)
+		return nil
+	}
+	for _, o := range objects {
+		s.put(o)
+	}
 	return nil
 }
 

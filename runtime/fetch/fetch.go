@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -17,211 +19,245 @@ import (
 	"github.com/pinbox/pinbox/runtime/transfer"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/download"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
-// Why a store could not be fetched.
+// Why a store is not fetched.
 var (
+	ErrName = fault.New(fault.Usage, "not the name of a store on a server",
+		"write it as https://HOST/PATH/delta.thin or https://HOST/FOLDER/")
+	ErrPlain = fault.New(fault.Usage, "HTTP without TLS says nothing about who has answered",
+		"use HTTPS, or give the --digest of the store")
 	ErrServer = fault.New(fault.Other, "the server does not give the store",
 		"look at the server and at the network; /etc/pinbox/node.env sets a proxy; the next run continues")
-	ErrDigest = fault.New(fault.Damaged, "the server has another store than the configuration names",
-		"put the store of this node's Ignition config on the server")
+	ErrChanged = fault.New(fault.Damaged, "what the server gives is not what was asked for",
+		"compare what is on the server with the original, and copy it again")
 	ErrSpace = fault.New(fault.Space, "too little space for the store",
 		"use a larger disk for /var; a live system without one has it in memory")
 	ErrBusy = fault.New(fault.Busy, "another process fetches the store",
 		"wait for it")
 )
 
-// Options of a fetch.
+// Options say which stores are fetched, and how.
 type Options struct {
-	// URL of the store, and the file that it becomes.
-	URL, File string
-	// Size in bytes, and SHA-256 of the store.
-	Size   int64
+	// Keys of the node: with any, a store needs a signature by one of them.
+	Keys signature.Keys
+	// Digest of the store; "" takes it from the sums.
 	Digest digest.Digest
-	// Stall is how long the server may send less than Least bytes a second on average; 0 means a minute. With 0 for Least,
-	// any byte will do.
+	// Stall is how long to go on while nothing of the store arrives; 0 means five minutes.
 	Stall time.Duration
+	// Least is how many bytes a second a server must send over a minute; with 0, any byte will do.
 	Least int64
-	// Pause before the second attempt, which grows up to thirty times of it; 0 means a second.
-	Pause time.Duration
-	// Done is called with the bytes on the disk, of all, and Note with why an attempt failed; nil is fine.
+	// Done is called with the bytes on the disk, of all, and Note with why a request is made again; nil is fine.
 	Done func(done, all int64)
-	Note func(error)
+	Note func(line string)
+
+	dial func(ctx context.Context, network, address string) (net.Conn, error) // of tests; nil for the network
 }
 
-// attempts is how many attempts in a row may give nothing, or less than a server must give while one lasts: with the
-// pauses, that is three minutes of a server that refuses at once, such as one that starts later than the node, and up
-// to ten of one that hangs.
-const attempts = 10
+// Store is one on a server.
+type Store struct {
+	// Origin is its URL, Name that of its file.
+	Origin, Name string
+	Digest       digest.Digest // SHA-256
+	Size         int64         // bytes
+	signature    []byte
+}
 
-// Store fetches the store, unless the file has it. A file that is there was complete and had the digest that is
-// noted beside it.
-func Store(ctx context.Context, o Options) (found bool, err error) {
-	if o.fetched() {
+// Fetch fetches the store and its signature, unless the file has it: then it was complete and had the digest that is
+// noted beside it, so that it need not be read at each boot.
+func (s Store) Fetch(ctx context.Context, file string, o Options) (found bool, err error) {
+	fi, err := os.Lstat(file)
+	complete := err == nil && fi.Mode().IsRegular() && fi.Size() == s.Size
+	note := file + ".digest"
+	noted, _ := os.ReadFile(note) // without one, the file is read
+	switch {
+	case complete && string(noted) == s.Digest.String()+"\n":
 		return true, nil
+	case complete: // the node may have stopped before that
+		if err := os.Rename(file, file+".part"); err != nil {
+			return false, err
+		}
 	}
-	if err := o.resume(); err != nil {
-		return false, err
+	if s.signature != nil {
+		if _, err := atomicfile.Write(file+layout.SignatureSuffix, s.signature, 0o600); err != nil {
+			return false, err
+		}
 	}
-	part, err := os.OpenFile(o.File+".part", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	part, err := os.OpenFile(file+".part", os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return false, err
 	}
 	defer part.Close()
 	if err := filelock.Try(part); err != nil {
-		return false, fmt.Errorf("%s: %w: %w", o.File, ErrBusy, err)
+		return false, fmt.Errorf("%s: %w: %w", file, ErrBusy, err)
 	}
-	f := &fetcher{Options: o, part: part}
-	if err := f.fetch(ctx); err != nil {
-		return false, fmt.Errorf("%s: %w", o.URL, err)
+	f := &fetching{store: s, o: o, client: newClient(o, true), part: part}
+	if err := f.run(ctx); err != nil {
+		return false, fmt.Errorf("%s: %w", s.Origin, err)
 	}
-	return false, o.commit(part)
+	if err := os.RemoveAll(note); err != nil {
+		return false, err
+	}
+	if err := os.Rename(part.Name(), file); err != nil {
+		return false, err
+	}
+	if err := atomicfile.SyncDir(filepath.Dir(file)); err != nil {
+		return false, err
+	}
+	_, err = atomicfile.Write(note, []byte(s.Digest.String()+"\n"), 0o644)
+	return false, err
 }
 
-// fetched reports whether an earlier run has fetched this store.
-func (o Options) fetched() bool {
-	noted, err := os.ReadFile(o.note())
-	if err != nil || string(noted) != o.Digest.String()+"\n" {
-		return false
-	}
-	fi, err := os.Lstat(o.File)
-	return err == nil && fi.Mode().IsRegular() && fi.Size() == o.Size
-}
-
-// resume makes a file that was not noted the beginning of the fetch: the node may have stopped before that.
-func (o Options) resume() error {
-	fi, err := os.Lstat(o.File)
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() != o.Size {
-		return nil
-	}
-	return os.Rename(o.File, o.File+".part")
-}
-
-// note is the file with the digest of the one that was fetched, so that it need not be read at each boot.
-func (o Options) note() string { return o.File + ".digest" }
-
-// commit gives the file its name, and notes its digest.
-func (o Options) commit(part *os.File) error {
-	if err := os.Remove(o.note()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if err := os.Rename(part.Name(), o.File); err != nil {
-		return err
-	}
-	if err := atomicfile.SyncDir(filepath.Dir(o.File)); err != nil {
-		return err
-	}
-	_, err := atomicfile.Write(o.note(), []byte(o.Digest.String()+"\n"), 0o644)
-	return err
-}
-
-// fetcher fetches into a file that an earlier run may have begun.
-type fetcher struct {
-	Options
-	part *os.File
-	have int64 // bytes at the beginning of part
+// fetching is a store that is being fetched into a file that an earlier run may have begun.
+type fetching struct {
+	store  Store
+	o      Options
+	client client
+	part   *os.File
+	have   int64 // bytes at the beginning of part
+	at     int64 // where in part the next bytes of an answer belong
+	gained int64 // bytes since the patience with the server was renewed
+	failed int   // requests since then
 	// plain is for a server that does not do ranges, or answers with other ones.
 	plain bool
 }
 
-// fetch makes attempts until part has all bytes and the digest. Content that has another one is fetched once
-// more: an interrupted fetch may have begun with that of an earlier release.
-func (f *fetcher) fetch(ctx context.Context) error {
+// run fetches until part has all bytes and the digest. Content that has another one is fetched once more: an interrupted
+// fetch may have begun with that of an earlier release.
+func (f *fetching) run(ctx context.Context) error {
 	fi, err := f.part.Stat()
 	if err != nil {
 		return err
 	}
-	begun := fi.Size() > 0
-	if f.have = fi.Size(); f.have > f.Size {
+	if f.have = fi.Size(); f.have > f.store.Size {
 		f.have = 0
 	}
 	for {
+		begun := f.have > 0
 		if err := f.checkSpace(); err != nil {
 			return err
 		}
 		if err := f.receive(ctx); err != nil {
 			return err
 		}
-		err := f.verify(ctx)
-		if err == nil || !errors.Is(err, ErrDigest) {
+		if err := errors.Join(f.part.Truncate(f.store.Size), f.part.Sync()); err != nil {
+			return err
+		}
+		want := transfer.Content{Size: f.store.Size, Digest: f.store.Digest}
+		_, err := transfer.Copy(ctx, io.Discard, io.NewSectionReader(f.part, 0, want.Size), want, nil)
+		if !errors.Is(err, transfer.ErrDigest) {
 			return err
 		}
 		if err := errors.Join(f.part.Truncate(0), f.part.Sync()); err != nil {
 			return err
 		}
 		if !begun {
-			return err
+			return fmt.Errorf("%w: %w", ErrChanged, err)
 		}
-		f.say(err)
-		begun, f.have = false, 0
+		f.have = 0
 	}
 }
 
-func (f *fetcher) checkSpace() error {
-	space, err := disk.Measure(filepath.Dir(f.File))
+func (f *fetching) checkSpace() error {
+	dir := filepath.Dir(f.part.Name())
+	space, err := disk.Measure(dir)
+	if need := f.store.Size - f.have; err == nil && space.Free < need {
+		err = fmt.Errorf("%w: it needs %s in %s, and %s are free", ErrSpace, bytesize.Format(need), dir,
+			bytesize.Format(space.Free))
+	}
+	return err
+}
+
+// receive makes requests until part has all bytes, as long as there is patience with the server.
+func (f *fetching) receive(ctx context.Context) error {
+	server, err := url.Parse(f.store.Origin)
 	if err != nil {
 		return err
 	}
-	if need := f.Size - f.have; space.Free < need {
-		return fmt.Errorf("%w: it needs %s in %s, and %s are free",
-			ErrSpace, bytesize.Format(need), filepath.Dir(f.File), bytesize.Format(space.Free))
+	for f.have < f.store.Size {
+		start := time.Now()
+		err := f.request(ctx)
+		switch {
+		case err == nil:
+			continue
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, errDisk):
+			return err
+		case errors.Is(err, download.ErrEnded):
+			return fault.Wrap(ErrServer, err)
+		}
+		failure := download.Failed(err)
+		if failure == nil { // the server may have the store, or the right one, later
+			failure = &download.Failure{Err: err}
+		}
+		f.failed++
+		failure.Since = start
+		if err := f.client.patience.Host(server.Host).Wait(ctx, failure, f.failed, 0); err != nil {
+			return fault.Wrap(ErrServer, err)
+		}
 	}
 	return nil
 }
 
-// receive makes attempts until part has all bytes.
-func (f *fetcher) receive(ctx context.Context) error {
-	pause := f.Pause
-	if pause == 0 {
-		pause = time.Second
+// request makes one request for the bytes that are missing, and adds what it gets to part. What is behind the store is
+// not read.
+func (f *fetching) request(ctx context.Context) error {
+	size := f.store.Size
+	ctx, said := download.WithAnswer(ctx)
+	if f.at = f.have; f.plain {
+		f.at = 0
 	}
-	longest := 30 * pause
-	most, enough := f.have, f.enough()
-	for failed := 0; f.have < f.Size; {
-		err := f.request(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if err == nil {
-			continue
-		}
-		if errors.Is(err, errDisk) {
-			return err
-		}
-		failed++
-		if f.have >= most+enough {
-			most, failed = f.have, 1
-		}
-		if failed == attempts {
-			return fmt.Errorf("%w: %d attempts with too few new bytes: %w", ErrServer, failed, err)
-		}
-		f.say(err)
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(min(pause<<(failed-1), longest)):
+	if f.at > 0 {
+		ctx = download.WithRange(ctx, f.at, size)
+	}
+	answer, err := get(ctx, f.client.file, f.store.Origin)
+	if err == nil {
+		defer answer.Body.Close()
+		given := answer.Header.Get("Content-Range")
+		switch {
+		case said.Ranged && given != fmt.Sprintf("bytes %d-%d/%d", f.at, size-1, size):
+			err = fmt.Errorf("the server answers a request for the bytes from %d of %d with %q", f.at, size, given)
+		case !said.Ranged && answer.ContentLength >= 0 && answer.ContentLength != size:
+			err = fmt.Errorf("the file has %d bytes, not the %d of the store", answer.ContentLength, size)
 		}
 	}
-	return f.part.Sync()
-}
-
-func (f *fetcher) say(err error) {
-	if f.Note != nil {
-		f.Note(err)
-	}
-}
-
-// verify reads part from the disk, and compares its digest.
-func (f *fetcher) verify(ctx context.Context) error {
-	if err := f.part.Truncate(f.Size); err != nil {
+	if err != nil {
+		f.plain = f.plain || said.Status == http.StatusPartialContent ||
+			said.Status == http.StatusRequestedRangeNotSatisfiable
 		return err
 	}
-	content := io.NewSectionReader(f.part, 0, f.Size)
-	_, err := transfer.Copy(ctx, io.Discard, content, transfer.Content{Size: f.Size, Digest: f.Digest}, nil)
-	if errors.Is(err, transfer.ErrDigest) {
-		err = fmt.Errorf("%w: %w", ErrDigest, err)
+	if !said.Ranged {
+		f.at = 0
+	}
+	if _, err = io.CopyN(f, answer.Body, size-f.at); err != nil {
+		err = fmt.Errorf("after %d of %d bytes: %w", f.at, size, err)
 	}
 	return err
+}
+
+// errDisk is for an error of the node's disk, which another request does not cure.
+var errDisk = errors.New("write")
+
+// Write adds bytes of an answer to part.
+func (f *fetching) Write(p []byte) (n int, err error) {
+	if n, err = f.part.WriteAt(p, f.at); err != nil {
+		return n, fmt.Errorf("%w: %w", errDisk, err)
+	}
+	if f.at += int64(n); f.at > f.have {
+		f.gained, f.have = f.gained+f.at-f.have, f.at
+	}
+	if f.gained >= f.client.patience.Enough() {
+		f.gained, f.failed = 0, 0
+		f.client.patience.Moved()
+	}
+	if f.o.Done != nil {
+		f.o.Done(f.have, f.store.Size)
+	}
+	return n, nil
 }

@@ -1,4 +1,4 @@
-package fetch_test
+package fetch
 
 import (
 	"bytes"
@@ -6,18 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/opencontainers/go-digest"
-
-	"github.com/pinbox/pinbox/runtime/fetch"
 )
 
 // size of the store, in bytes: several reads of the program.
@@ -41,21 +41,66 @@ func begin(r *http.Request) (from int) {
 	return from
 }
 
-// serve starts a server that calls handle with the number of the request, from 0. It counts the bytes of the
-// bodies.
-func serve(t *testing.T, handle func(n int, w http.ResponseWriter, r *http.Request)) (
-	o fetch.Options, requests *atomic.Int64,
-) {
+// network is one within this process, so that time passes in a bubble of synctest. It has one server.
+type network struct{ connections chan net.Conn }
+
+func (n network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	select {
+	case n.connections <- theirs:
+		return ours, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Accept implements net.Listener.
+func (n network) Accept() (net.Conn, error) {
+	if c, ok := <-n.connections; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// Close implements net.Listener.
+func (n network) Close() error { close(n.connections); return nil }
+
+// Addr implements net.Listener.
+func (n network) Addr() net.Addr { return &net.TCPAddr{} }
+
+// listen starts a server that calls handle with the number of the request, from 0. It is for a bubble.
+func listen(t *testing.T, handle func(n int, w http.ResponseWriter, r *http.Request)) (o Options, requests *atomic.Int64) {
 	t.Helper()
 	requests = new(atomic.Int64)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	n := network{make(chan net.Conn)}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handle(int(requests.Add(1))-1, w, r)
-	}))
-	t.Cleanup(server.Close)
-	return fetch.Options{
-		URL: server.URL + "/store.squashfs", File: filepath.Join(t.TempDir(), "store.squashfs"), Size: size,
-		Digest: digest.FromBytes(content), Stall: time.Second, Pause: time.Millisecond,
-	}, requests
+	})}
+	go server.Serve(n)
+	t.Cleanup(func() { server.Close() })
+	return Options{dial: n.dial}, requests
+}
+
+// serve starts a server of a store.
+func serve(t *testing.T, handle func(n int, w http.ResponseWriter, r *http.Request)) (
+	s Store, file string, o Options, requests *atomic.Int64,
+) {
+	t.Helper()
+	o, requests = listen(t, handle)
+	s = Store{Origin: "http://HOST/store.squashfs", Size: size, Digest: digest.FromBytes(content)}
+	return s, filepath.Join(t.TempDir(), "store.squashfs"), o, requests
+}
+
+// limit is how long a server is asked while nothing arrives.
+const limit = 5 * time.Minute
+
+// checkPatience checks that so many requests, about, were made, and that they have ended with the patience.
+func checkPatience(t *testing.T, start time.Time, requests, want int64) {
+	t.Helper()
+	took := time.Since(start)
+	if requests < want*4/5 || requests > want*6/5 || took < limit || took > limit+30*time.Second {
+		t.Errorf("got %d requests in %v, want about %d in %v", requests, took, want, limit)
+	}
 }
 
 // good answers as any server of files.
@@ -77,23 +122,66 @@ func reset(w http.ResponseWriter, from, bytes int) {
 
 // A server that gives a byte now and then counts as one that gives nothing: or the fetch would never end.
 func TestServerThatTrickles(t *testing.T) {
-	o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", fmt.Sprint(size))
-		for r.Context().Err() == nil {
-			_, _ = w.Write([]byte{1})
-			w.(http.Flusher).Flush()
-			select {
-			case <-r.Context().Done():
-			case <-time.After(5 * time.Millisecond): // the trickle itself
+	synctest.Test(t, func(t *testing.T) {
+		s, file, o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte{1})
+				w.(http.Flusher).Flush()
+				select {
+				case <-r.Context().Done():
+				case <-time.After(5 * time.Millisecond): // the trickle itself
+				}
 			}
+		})
+		o.Least = 1 << 10
+		start := time.Now()
+		_, err := s.Fetch(t.Context(), file, o)
+		const want = "connection stalled: HOST sends fewer than 1024 bytes per second, for 1m0s"
+		if !errors.Is(err, ErrServer) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %v, %q", err, ErrServer, want)
+		}
+		checkPatience(t, start, requests.Load(), 5)
+	})
+}
+
+// A server that says when it wants the next request gets it then, and what it asks for does not count.
+func TestServerThatAsksForTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, file, o, requests := serve(t, func(n int, w http.ResponseWriter, r *http.Request) {
+			if n < 2 {
+				w.Header().Set("Retry-After", "600")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			good(w, r, content)
+		})
+		start := time.Now()
+		_, err := s.Fetch(t.Context(), file, o)
+		if took := time.Since(start); err != nil || requests.Load() != 3 || took < 20*time.Minute || took > 21*time.Minute {
+			t.Errorf("got %v after %d requests in %v, want the store by the third one, after 20 minutes", err, requests.Load(), took)
 		}
 	})
-	o.Stall, o.Least = 50*time.Millisecond, 1<<20 // 52 kB, of which a busy machine gives even fewer
-	_, err := fetch.Store(t.Context(), o)
-	const want = "10 attempts with too few new bytes: the server sent too few bytes: "
-	if n := requests.Load(); !errors.Is(err, fetch.ErrServer) || !strings.Contains(err.Error(), want) || n > 10 {
-		t.Errorf("got %v after %d requests, want %v, %q, after at most 10", err, n, fetch.ErrServer, want)
-	}
+}
+
+// A server that starts later than the node is waited for. One with a name that somebody has typed may not exist.
+func TestServerThatStartsLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, file, o, _ := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, content) })
+		start, dialled, dial := time.Now(), 0, o.dial
+		o.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if dialled++; time.Since(start) < 4*time.Minute {
+				return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
+			}
+			return dial(ctx, network, address)
+		}
+		if _, err := Find(t.Context(), "https://HOST/", o); !errors.Is(err, ErrServer) || dialled != 3 {
+			t.Errorf("a name: got %v after %d attempts, want %v after 3", err, dialled, ErrServer)
+		}
+		if _, err := s.Fetch(t.Context(), file, o); err != nil || dialled < 18 || dialled > 26 {
+			t.Errorf("the first boot: got %v after %d attempts, want the store after about 22", err, dialled)
+		}
+	})
 }
 
 // faultyServers give the store in the end, after so many requests.
@@ -187,31 +275,37 @@ func TestFaultyServers(t *testing.T) {
 	for name, c := range faultyServers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o, requests := serve(t, c.handle)
-			if c.begun != nil {
-				if err := os.WriteFile(o.File+".part", c.begun, 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var noted []string
-			o.Note = func(err error) { noted = append(noted, err.Error()) }
-			found, err := fetch.Store(t.Context(), o)
-			if err != nil || found {
-				t.Fatalf("got found %v, %v, want neither\n%s", found, err, strings.Join(noted, "\n"))
-			}
-			if got, err := os.ReadFile(o.File); err != nil || !bytes.Equal(got, content) {
-				t.Errorf("got %d bytes, %v, want the store", len(got), err)
-			}
-			if got := requests.Load(); got != c.requests {
-				t.Errorf("got %d requests, want %d\n%s", got, c.requests, strings.Join(noted, "\n"))
-			}
-			if _, err := os.Stat(o.File + ".part"); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("got %v, want no partial file", err)
-			}
-			if found, err := fetch.Store(t.Context(), o); err != nil || !found || requests.Load() != c.requests {
-				t.Errorf("again: got found %v, %v after %d requests, want found without another one", found, err, requests.Load())
-			}
+			synctest.Test(t, func(t *testing.T) { testFaultyServer(t, c.handle, c.begun, c.requests) })
 		})
+	}
+}
+
+func testFaultyServer(
+	t *testing.T, handle func(n int, w http.ResponseWriter, r *http.Request), begun []byte, want int64,
+) {
+	s, file, o, requests := serve(t, handle)
+	if begun != nil {
+		if err := os.WriteFile(file+".part", begun, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var noted []string
+	o.Note = func(line string) { noted = append(noted, line) }
+	found, err := s.Fetch(t.Context(), file, o)
+	if err != nil || found {
+		t.Fatalf("got found %v, %v, want neither\n%s", found, err, strings.Join(noted, "\n"))
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, content) {
+		t.Errorf("got %d bytes, %v, want the store", len(got), err)
+	}
+	if got := requests.Load(); got != want {
+		t.Errorf("got %d requests, want %d\n%s", got, want, strings.Join(noted, "\n"))
+	}
+	if _, err := os.Stat(file + ".part"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want no partial file", err)
+	}
+	if found, err := s.Fetch(t.Context(), file, o); err != nil || !found || requests.Load() != want {
+		t.Errorf("again: got found %v, %v after %d requests, want found without another one", found, err, requests.Load())
 	}
 }
 
@@ -226,91 +320,99 @@ func TestServersWithoutTheStore(t *testing.T) {
 		left     int64
 	}{
 		"not there": {
-			func(_ int, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, fetch.ErrServer, "404 Not Found", 10, 0,
+			func(_ int, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, ErrServer, "404 Not Found", 24, 0,
 		},
 		"another store": {
-			func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, other) }, fetch.ErrDigest, "SHA-256", 1, 0,
+			func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, other) }, ErrChanged, "SHA-256", 1, 0,
 		},
 		"a shorter file": {
-			func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, content[:1000]) }, fetch.ErrServer,
-			"the file has 1000 bytes, not the", 10, 0,
+			func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, content[:1000]) }, ErrServer,
+			"the file has 1000 bytes, not the", 24, 0,
 		},
 		"resets at one place": {func(n int, w http.ResponseWriter, r *http.Request) {
 			if n == 0 {
 				reset(w, 0, 1<<20)
 			}
 			panic(http.ErrAbortHandler)
-		}, fetch.ErrServer, "10 attempts with too few new bytes", 10, 1 << 20},
+		}, ErrServer, "times, and nothing has arrived: ", 24, 1 << 20},
 		"a page for everything": {func(_ int, w http.ResponseWriter, r *http.Request) {
 			fmt.Fprint(w, "<html>log in to the guest network</html>")
-		}, fetch.ErrServer, "the file has 40 bytes", 10, 0},
+		}, ErrServer, "the file has 40 bytes", 24, 0},
 		"another one at the end of redirects": {func(_ int, w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusFound)
-		}, fetch.ErrServer, "stopped after 10 redirects", 100, 0},
+		}, ErrServer, "stopped after 10 redirects", 240, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o, requests := serve(t, c.handle)
-			_, err := fetch.Store(t.Context(), o)
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), o.URL) {
-				t.Errorf("got %v, want %v with %q and the URL", err, c.want, c.text)
-			}
-			if got := requests.Load(); got != c.requests {
-				t.Errorf("got %d requests, want %d", got, c.requests)
-			}
-			if _, err := os.Stat(o.File); !errors.Is(err, os.ErrNotExist) {
-				t.Errorf("got %v, want no store", err)
-			}
-			if fi, err := os.Stat(o.File + ".part"); err != nil || fi.Size() != c.left {
-				t.Errorf("got %v, %v, want %d bytes for the next run", fi, err, c.left)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				s, file, o, requests := serve(t, c.handle)
+				start := time.Now()
+				_, err := s.Fetch(t.Context(), file, o)
+				if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), s.Origin) {
+					t.Errorf("got %v, want %v with %q and the URL", err, c.want, c.text)
+				}
+				if got := requests.Load(); c.requests > 10 {
+					checkPatience(t, start, got, c.requests)
+				} else if got != c.requests {
+					t.Errorf("got %d requests, want %d", got, c.requests)
+				}
+				if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("got %v, want no store", err)
+				}
+				if fi, err := os.Stat(file + ".part"); err != nil || fi.Size() != c.left {
+					t.Errorf("got %v, %v, want %d bytes for the next run", fi, err, c.left)
+				}
+			})
 		})
 	}
 }
 
 // A run that was stopped anywhere is continued by the next one; after the rename without a request, since the
 // store is there and only its digest was not noted.
-func TestInterruptedFetch(t *testing.T) {
-	o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, content) })
+func TestInterruptedFetch(t *testing.T) { synctest.Test(t, testInterruptedFetch) }
+
+func testInterruptedFetch(t *testing.T) {
+	s, file, o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, content) })
 	ctx, cancel := context.WithCancel(t.Context())
 	o.Done = func(done, _ int64) {
 		if done >= 1<<20 {
 			cancel()
 		}
 	}
-	if _, err := fetch.Store(ctx, o); !errors.Is(err, context.Canceled) {
+	if _, err := s.Fetch(ctx, file, o); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want %v", err, context.Canceled)
 	}
 	o.Done = nil
-	begun, err := os.Stat(o.File + ".part")
+	begun, err := os.Stat(file + ".part")
 	if err != nil || begun.Size() < 1<<20 || begun.Size() == size {
 		t.Fatalf("got %v, %v, want a part of the store", begun, err)
 	}
-	if _, err := fetch.Store(t.Context(), o); err != nil {
+	if _, err := s.Fetch(t.Context(), file, o); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(o.File + ".digest"); err != nil {
+	if err := os.Remove(file + ".digest"); err != nil {
 		t.Fatal(err)
 	}
 	before := requests.Load()
-	if _, err := fetch.Store(t.Context(), o); err != nil || requests.Load() != before {
+	if _, err := s.Fetch(t.Context(), file, o); err != nil || requests.Load() != before {
 		t.Errorf("got %v after %d more requests, want the store without one", err, requests.Load()-before)
 	}
 
 	// The next release has another store, of this size or another.
 	next := bytes.Repeat([]byte("next"), size/4)
 	for _, next := range [][]byte{next, append(next, next...)} {
-		o, _ := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, next) })
-		o.File, o.Size, o.Digest = filepath.Join(filepath.Dir(o.File), "s"), int64(len(next)), digest.FromBytes(next)
-		if err := os.WriteFile(o.File, content, 0o644); err != nil {
+		s, _, o, _ := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) { good(w, r, next) })
+		s.Size, s.Digest = int64(len(next)), digest.FromBytes(next)
+		file := filepath.Join(filepath.Dir(file), "s")
+		if err := os.WriteFile(file, content, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(o.File+".digest", []byte(digest.FromBytes(content).String()+"\n"), 0o644); err != nil {
+		if err := os.WriteFile(file+".digest", []byte(digest.FromBytes(content).String()+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fetch.Store(t.Context(), o); err != nil {
+		if _, err := s.Fetch(t.Context(), file, o); err != nil {
 			t.Error(err)
 		}
-		if got, err := os.ReadFile(o.File); err != nil || !bytes.Equal(got, next) {
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, next) {
 			t.Errorf("got %d bytes, %v, want the next store", len(got), err)
 		}
 	}
@@ -318,9 +420,11 @@ func TestInterruptedFetch(t *testing.T) {
 
 // A store that does not fit is not begun.
 func TestNoSpace(t *testing.T) {
-	o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {})
-	o.Size = 1 << 60
-	if _, err := fetch.Store(t.Context(), o); !errors.Is(err, fetch.ErrSpace) || requests.Load() > 0 {
-		t.Errorf("got %v after %d requests, want %v without one", err, requests.Load(), fetch.ErrSpace)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, file, o, requests := serve(t, func(_ int, w http.ResponseWriter, r *http.Request) {})
+		s.Size = 1 << 60
+		if _, err := s.Fetch(t.Context(), file, o); !errors.Is(err, ErrSpace) || requests.Load() > 0 {
+			t.Errorf("got %v after %d requests, want %v without one", err, requests.Load(), ErrSpace)
+		}
+	})
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
-	"github.com/pinbox/pinbox/runtime/remote"
+	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
@@ -31,26 +31,37 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 		return stores.Attached{}, err
 	}
 	defer client.Close()
-	a.CheckSpace = n.fits
-	a.Listable = func(ctx context.Context) error {
-		if !n.answers(ctx, client) {
-			return nil
-		}
-		_, err := client.List(ctx)
-		return err
-	}
+	a.Node = attaching{n, client}
 	if n.answers(ctx, client) {
 		if a.GraphRoots, err = client.GraphRoots(ctx); err != nil {
 			return stores.Attached{}, err
 		}
 	}
-	progress := composing{file: n.composingFile(), done: a.Composing}
+	progress := composing{file: n.composingFile(), next: a.Progress}
 	defer progress.end()
-	a.Composing, a.Idle = progress.report, idle
-	if remote.Is(a.Source) {
+	a.Progress = &progress
+	if fetch.Is(a.Source) {
 		return n.attachRemote(ctx, m, a)
 	}
 	return n.attach(ctx, m, a)
+}
+
+// attaching is the node of an attach.
+type attaching struct {
+	node   *Node
+	client *cri.Client
+}
+
+// Fits implements stores.Node.
+func (a attaching) Fits(bytes int64) error { return a.node.fits(bytes) }
+
+// List implements stores.Node.
+func (a attaching) List(ctx context.Context) error {
+	if !a.node.answers(ctx, a.client) {
+		return nil
+	}
+	_, err := a.client.List(ctx)
+	return err
 }
 
 // answers reports whether CRI-O runs. Without it, a store is attached and checked less: it may be what

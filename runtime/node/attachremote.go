@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/pinbox/pinbox/runtime/fetch"
-	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -32,10 +33,11 @@ func (n *Node) attachRemote(
 	if err != nil {
 		return attached, fmt.Errorf("keys: %w", err)
 	}
-	how := remote.Options{
-		Keys: keys, Digest: a.Digest, Least: int64(n.s.Pass.LeastRate), Done: a.Fetching, Note: a.Retrying,
+	how := fetch.Options{
+		Keys: keys, Digest: a.Digest, Stall: n.s.Pass.Stall, Least: int64(n.s.Pass.LeastRate),
+		Done: func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }, Note: a.Progress.Note,
 	}
-	found, err := remote.Find(ctx, a.Source, how)
+	found, err := fetch.Find(ctx, a.Source, how)
 	if err != nil {
 		return attached, err
 	}
@@ -62,7 +64,7 @@ func (n *Node) attachRemote(
 
 // fetchStore brings a store to the folder of incoming ones.
 func (n *Node) fetchStore(
-	ctx context.Context, in *stores.Incoming, s remote.Store, how remote.Options,
+	ctx context.Context, in *stores.Incoming, s fetch.Store, how fetch.Options,
 ) (string, error) {
 	dir, have, err := in.Folder(s.Digest, s.Name)
 	if err != nil {
@@ -71,7 +73,11 @@ func (n *Node) fetchStore(
 	if err := n.fits(max(s.Size-have, 0)); err != nil {
 		return "", fmt.Errorf("%s: %w", s.Origin, errors.Join(err, in.Clear()))
 	}
-	file, err := s.Fetch(ctx, dir, how)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, s.Name)
+	_, err = s.Fetch(ctx, file, how)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, fetch.ErrServer) {
 		err = errors.Join(err, in.Clear())
 	}

@@ -20,13 +20,32 @@ const composingInterval = 2 * time.Second
 // often, in bytes: the program and the buffers of decompressors take 30 MB more at most.
 const composingMemory = 96 << 20
 
-// composing publishes the progress of a store that is put together from a thin delta.
+// composing is the progress of an attach. It publishes that of a store that is put together from a thin delta, which is
+// done at a low priority.
 type composing struct {
 	file statusFile
-	// done is called with each progress, too.
-	done           func(of stores.Store, done, all int64)
-	release        func() // of the lock, by which others know that the file counts
+	// next is told of all progress, too; nil is fine.
+	next           stores.Progress
+	unlock         func() // of the lock, by which others know that the file counts
+	restore        func() // the priority; nil if it is not low
 	started, wrote time.Time
+}
+
+// Done implements stores.Progress.
+func (c *composing) Done(step stores.Step, of stores.Store, done, all int64) {
+	if c.next != nil {
+		c.next.Done(step, of, done, all)
+	}
+	if step == stores.Composing {
+		c.report(of, done, all)
+	}
+}
+
+// Note implements stores.Progress.
+func (c *composing) Note(line string) {
+	if c.next != nil {
+		c.next.Note(line)
+	}
 }
 
 // composingFile has the status of the store that is put together at present.
@@ -36,20 +55,20 @@ func (n *Node) composingFile() statusFile {
 
 // report publishes the progress. Errors are ignored: the work goes on without.
 func (c *composing) report(of stores.Store, done, all int64) {
-	if c.done != nil {
-		c.done(of, done, all)
-	}
 	now := time.Now()
 	if c.started.IsZero() {
-		c.started, c.release = now, func() {}
+		c.started, c.unlock, c.restore = now, func() {}, idle()
 		lock := c.file.lock()
 		if os.MkdirAll(filepath.Dir(filepath.Dir(lock)), 0o755) == nil && os.MkdirAll(filepath.Dir(lock), 0o700) == nil {
-			if release, err := filelock.Lock(context.Background(), lock, 0o600, filelock.Options{}); err == nil {
-				c.release = release
+			if unlock, err := filelock.Lock(context.Background(), lock, 0o600, filelock.Options{}); err == nil {
+				c.unlock = unlock
 			}
 		}
-	} else if now.Sub(c.wrote) < composingInterval {
+	} else if done < all && now.Sub(c.wrote) < composingInterval {
 		return
+	}
+	if done == all {
+		c.normal()
 	}
 	c.wrote = now
 	progress := &runtime.StoreProgress{Bytes: done, OfBytes: all}
@@ -66,11 +85,20 @@ func (c *composing) report(of stores.Store, done, all int64) {
 	}
 }
 
+// normal restores the priority.
+func (c *composing) normal() {
+	if c.restore != nil {
+		c.restore()
+		c.restore = nil
+	}
+}
+
 // end removes the progress.
 func (c *composing) end() {
 	if !c.started.IsZero() {
+		c.normal()
 		_ = os.Remove(string(c.file))
-		c.release()
+		c.unlock()
 	}
 }
 

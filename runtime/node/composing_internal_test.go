@@ -20,11 +20,13 @@ func TestProgressOfAStoreThatIsPutTogether(t *testing.T) {
 	thin := digest.FromString("thin")
 	of := stores.Store{Thin: thin, ReleaseID: pinset.ReleaseID{Name: "a", Number: 2}, Slot: "1", Images: 3, Size: 4}
 	var called int64
-	c := composing{file: o.composingFile(), done: func(_ stores.Store, done, _ int64) { called = done }}
-	c.report(of, 0, 100)
+	c := composing{file: o.composingFile(), next: during{
+		stores.Composing, func(_ stores.Store, done, _ int64) { called = done },
+	}}
+	c.Done(stores.Composing, of, 0, 100)
 	c.started, c.wrote = c.started.Add(-time.Minute), c.wrote.Add(-time.Minute)
-	c.report(of, 25, 100)
-	c.report(of, 30, 100) // too early to be written
+	c.Done(stores.Composing, of, 25, 100)
+	c.Done(stores.Composing, of, 30, 100) // too early to be written
 	got := o.composingStores()
 	if len(got) != 1 || got[0].State != runtime.StoreComposing || got[0].Digest != thin.String() || got[0].Name != "a" ||
 		got[0].Slot != "1" || got[0].Progress == nil || got[0].Progress.Bytes != 25 || got[0].Progress.OfBytes != 100 {

@@ -79,10 +79,10 @@ func TestSourceChangesBeforeTheCopy(t *testing.T) {
 	other := filepath.Join(others[1], artifact.DeltaStoreFile)
 	fixtures.Run(t, "cp", other, source)
 	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: storeDigest(t, folders[1]),
-		CheckSpace: func(int64) error {
+		Node: space(func(int64) error {
 			fixtures.Run(t, "cp", expected, source)
 			return nil
-		}})
+		})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,11 +92,11 @@ func TestDiskFullDuringTheCopy(t *testing.T) {
 	base, delta := buildLargeDelta(t)
 	m := newManager(t, base, "64m")
 	filler := filepath.Join(filepath.Dir(m.Dir), "other-file")
-	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta, Progress: func(done, all int64) {
+	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta, Progress: reading(func(done, all int64) {
 		if done >= 8<<20 {
 			_ = os.WriteFile(filler, make([]byte, 64<<20), 0o644) // as far as it goes
 		}
-	}})
+	})})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
 	}
@@ -123,11 +123,11 @@ func TestMediumPulledOutDuringTheCopy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = m.Attach(t.Context(), stores.AttachOptions{Source: device, Progress: func(done, all int64) {
+	_, err = m.Attach(t.Context(), stores.AttachOptions{Source: device, Progress: reading(func(done, all int64) {
 		if done >= 4<<20 {
 			_ = os.Truncate(image, 8<<20)
 		}
-	}})
+	})})
 	if !errors.Is(err, stores.ErrDamaged) || !errors.Is(err, syscall.EIO) {
 		t.Fatalf("got %v, want %v: %v", err, stores.ErrDamaged, syscall.EIO)
 	}
@@ -148,11 +148,11 @@ func TestDiskFullAtStateAndCompaction(t *testing.T) {
 	attach(t, m, stores.AttachOptions{Source: folders[1]})
 	filler := filepath.Join(filepath.Dir(m.Dir), "other-file")
 	fill := func() { _ = os.WriteFile(filler, make([]byte, 8<<20), 0o644) } // as far as it goes
-	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Progress: func(done, all int64) {
+	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Progress: reading(func(done, all int64) {
 		if done == all {
 			fill()
 		}
-	}})
+	})})
 	if !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("got %v, want %v", err, syscall.ENOSPC)
 	}
@@ -245,14 +245,14 @@ func TestAutoAttachWhileAnotherIsCopied(t *testing.T) {
 	m := newManager(t, folders[0], "100m") // which does not wait
 	refused := make(chan error, 1)
 	done := make(chan error, 1)
-	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Progress: func(int64, int64) {
+	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[1], Progress: reading(func(int64, int64) {
 		_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[2]})
 		refused <- err
 		go func() {
 			_, err := m.Attach(t.Context(), stores.AttachOptions{Source: folders[2], Auto: true})
 			done <- err
 		}()
-	}})
+	})})
 	if err := errors.Join(err, <-done); err != nil {
 		t.Error(err)
 	}

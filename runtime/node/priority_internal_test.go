@@ -2,6 +2,7 @@ package node
 
 import (
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -27,12 +28,19 @@ func TestPriorityIsRestored(t *testing.T) {
 	if _, err := o.Verify(t.Context(), stores.VerifyOptions{}); nice() != before {
 		t.Errorf("got the niceness %d after %v, want %d", nice(), err, before)
 	}
-	restore := idle()
-	if got := nice(); got != lowestPriority {
-		t.Errorf("got the niceness %d, want %d", got, lowestPriority)
-	}
-	restore()
+	memory := debug.SetMemoryLimit(-1)
+	c := composing{file: o.composingFile()}
+	defer c.end()
+	c.Done(stores.Reading, stores.Store{}, 1, 2)
 	if got := nice(); got != before {
-		t.Errorf("got the niceness %d afterwards, want %d", got, before)
+		t.Errorf("got the niceness %d for a copy, want %d", got, before)
+	}
+	c.Done(stores.Composing, stores.Store{}, 1, 2)
+	if got, limit := nice(), debug.SetMemoryLimit(-1); got != lowestPriority || limit != composingMemory {
+		t.Errorf("got the niceness %d and the memory %d, want %d and %d", got, limit, lowestPriority, composingMemory)
+	}
+	c.Done(stores.Composing, stores.Store{}, 2, 2)
+	if got, limit := nice(), debug.SetMemoryLimit(-1); got != before || limit != memory {
+		t.Errorf("got the niceness %d and the memory %d afterwards, want %d and %d", got, limit, before, memory)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/pinbox/pinbox/runtime/aside"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/runtime/registry"
-	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -150,8 +150,8 @@ func (m *machine) Reconcile(ctx context.Context) (state runtime.StoresState, err
 
 // Take implements runtime.Stores. The sets of the store do not count: the one that names it does.
 func (m *machine) Take(ctx context.Context, name string) error {
-	if !remote.Is(name) {
-		return fmt.Errorf("%q: %w", name, remote.ErrName)
+	if !fetch.Is(name) {
+		return fmt.Errorf("%q: %w", name, fetch.ErrName)
 	}
 	_, err := m.node.Attach(ctx, stores.AttachOptions{Source: name, KeepSets: true})
 	return err

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -103,29 +104,57 @@ func taken(t *testing.T, dir string) int64 {
 	return int64(disk.Blocks-disk.Bfree) * disk.Bsize
 }
 
+// space is the room on a node.
+type space func(bytes int64) error
+
+// Fits implements stores.Node.
+func (s space) Fits(bytes int64) error { return s(bytes) }
+
+// List implements stores.Node.
+func (s space) List(context.Context) error { return nil }
+
+// during is called with the progress of a step.
+type during struct {
+	step stores.Step
+	call func(of stores.Store, done, all int64)
+}
+
+// Done implements stores.Progress.
+func (d during) Done(step stores.Step, of stores.Store, done, all int64) {
+	if step == d.step {
+		d.call(of, done, all)
+	}
+}
+
+// Note implements stores.Progress.
+func (d during) Note(string) {}
+
+// reading is called with the progress of a copy.
+func reading(call func(done, all int64)) stores.Progress {
+	return during{stores.Reading, func(_ stores.Store, done, all int64) { call(done, all) }}
+}
+
 // A store that is put together takes no more space meanwhile than was asked for: little more than the store. The
-// progress grows up to its end, and the work is done at a low priority.
+// progress grows up to its end.
 func TestThinDeltaTakesTheSpaceOfItsStore(t *testing.T) {
 	base, delta := thinPair(t, 48<<20)
 	m := newManager(t, base, "500m")
 	before := taken(t, filepath.Dir(m.Dir))
 	var asked, peak, last, end int64
-	lowered := 0
 	o := stores.AttachOptions{
-		Source:     delta,
-		CheckSpace: func(bytes int64) error { asked = max(asked, bytes); return nil },
-		Composing: func(of stores.Store, done, all int64) {
+		Source: delta,
+		Node:   space(func(bytes int64) error { asked = max(asked, bytes); return nil }),
+		Progress: during{stores.Composing, func(of stores.Store, done, all int64) {
 			if done < last || of.Thin == "" || of.ID != "" {
 				t.Errorf("got %d of %d bytes of %+v after %d, want more, of a thin delta", done, all, of, last)
 			}
 			last, end = done, all
 			peak = max(peak, taken(t, filepath.Dir(m.Dir))-before)
-		},
-		Idle: func() func() { lowered++; return func() { lowered++ } },
+		}},
 	}
 	store := attach(t, m, o)
-	if last == 0 || last != end || lowered != 2 {
-		t.Errorf("got %d of %d bytes, %d calls for the priority; want all and 2", last, end, lowered)
+	if last == 0 || last != end {
+		t.Errorf("got %d of %d bytes, want all", last, end)
 	}
 	if peak > asked || asked > store.Size+store.Size/32+32<<20 || peak < store.Size {
 		t.Errorf("got %d bytes of the disk, asked for %d, of a store of %d; want little more than that", peak, asked,
@@ -141,12 +170,12 @@ func TestThinDeltaWithAFalseSize(t *testing.T) {
 	base, delta := thinPair(t, 48<<20)
 	m := newManager(t, base, "500m")
 	full, asked := errors.New("full"), 0
-	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta, CheckSpace: func(bytes int64) error {
+	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: delta, Node: space(func(bytes int64) error {
 		if asked++; bytes > 0 { // by the sizes of the delta
 			return nil
 		}
 		return full
-	}})
+	})})
 	if !errors.Is(err, full) {
 		t.Errorf("got %v after %d checks, want that the last one ends it", err, asked)
 	}
@@ -182,14 +211,15 @@ func TestThinDeltaInterrupted(t *testing.T) {
 			}
 			m := newManager(t, base, "150m")
 			done := false
-			_, err = m.Attach(t.Context(), stores.AttachOptions{Source: delta, Composing: func(_ stores.Store, n, all int64) {
+			progress := during{stores.Composing, func(_ stores.Store, n, all int64) {
 				if !done && n > all/10 {
 					done = true
 					if err := c.interrupt(m); err != nil {
 						t.Error(err)
 					}
 				}
-			}})
+			}}
+			_, err = m.Attach(t.Context(), stores.AttachOptions{Source: delta, Progress: progress})
 			for _, want := range c.want {
 				if !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)

@@ -63,7 +63,7 @@ func TestSignedThinDelta(t *testing.T) {
 				return stores.OpenFS(e)
 			}
 			a, err := m.Attach(t.Context(), stores.AttachOptions{
-				Source: folder, Composing: func(stores.Store, int64, int64) { parsed = true },
+				Source: folder, Progress: during{stores.Composing, func(stores.Store, int64, int64) { parsed = true }},
 			})
 			if !errors.Is(err, c.want) || parsed != (c.want == nil) {
 				t.Errorf("got %v, parsed %v; want %v, parsed %v", err, parsed, c.want, c.want == nil)

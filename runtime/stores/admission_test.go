@@ -2,7 +2,6 @@ package stores_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -112,17 +111,17 @@ func TestStoreWithWhichNothingIsListed(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
 	reason, folder := errors.New("CRI-O: unexpected end of JSON"), delta(2).folder(t)
-	asked := 0
-	o := stores.AttachOptions{Source: folder, Listable: func(context.Context) error {
-		asked++
+	times := 0
+	o := stores.AttachOptions{Source: folder, Node: asked{list: func() error {
+		times++
 		if text, err := os.ReadFile(filepath.Join(d.Slots[2], layout.ImagesFile)); err != nil {
 			t.Errorf("asked before the store is mounted: %s, %v", text, err)
 		}
 		return reason
-	}}
+	}}}
 	_, err := d.Attach(t.Context(), o)
-	if !errors.Is(err, reason) || !errors.Is(err, stores.ErrNotListed) || asked != 1 {
-		t.Errorf("got %v after %d questions, want %v", err, asked, reason)
+	if !errors.Is(err, reason) || !errors.Is(err, stores.ErrNotListed) || times != 1 {
+		t.Errorf("got %v after %d questions, want %v", err, times, reason)
 	}
 	d.wantSet(1)
 	all, err := d.Status(d.t.Context())
@@ -137,7 +136,7 @@ func TestStoreWithWhichNothingIsListed(t *testing.T) {
 	if a, err := d.Attach(t.Context(), auto); err != nil || !a.Found || a.Store.Slot != "" {
 		t.Errorf("got %+v, %v, want that it is not attached again by itself", a, err)
 	}
-	o.Listable = func(context.Context) error { return nil }
+	o.Node = asked{}
 	if _, err := d.Attach(t.Context(), o); err != nil {
 		t.Error(err)
 	}

@@ -52,24 +52,50 @@ type AttachOptions struct {
 	// GraphRoots of CRI-O's main store, whose names are compared with those of the store; none if
 	// CRI-O does not run.
 	GraphRoots []string
-	// Listable returns why CRI-O cannot list its images. It is called once the store is mounted,
-	// and then a store with which CRI-O cannot is removed again. nil skips the check.
-	Listable func(ctx context.Context) error
-	// CheckSpace returns an error if the state's folder has no room for so many bytes; nil
-	// skips the check.
-	CheckSpace func(bytes int64) error
-	// Progress is called with the bytes read so far and the size of the store; nil is fine.
-	Progress func(read, size int64)
-	// Fetching is called while a store is fetched from a server, with the bytes on the disk and the size of the store,
-	// and Retrying with why a request is repeated; nil is fine. A Manager attaches no such store: package node does.
-	Fetching func(done, all int64)
-	Retrying func(error)
-	// Composing is called while the store of a thin delta is put together, with that store, and with the bytes
-	// of the work that are done, of all; nil is fine. The store has no ID yet.
-	Composing func(of Store, done, all int64)
-	// Idle is called before that work, which takes long, and the function that it returns afterwards. It lowers
-	// the priority of the process; nil does not.
-	Idle func() (restore func())
+	// Node is asked on the way; nil skips its checks.
+	Node Node
+	// Progress is told how far the attach is; nil is fine.
+	Progress Progress
+}
+
+// Node is that of an attach.
+type Node interface {
+	// Fits returns an error if the state's folder has no room for so many bytes.
+	Fits(bytes int64) error
+	// List returns why CRI-O cannot list its images. It is called once the store is mounted; a store with which CRI-O
+	// cannot is removed again.
+	List(ctx context.Context) error
+}
+
+// Step is a part of an attach that takes long.
+type Step string
+
+// A Manager fetches no store from a server: package node does.
+const (
+	Fetching  Step = "fetch the store"
+	Reading   Step = "read the store"
+	Composing Step = "put the store together" // of a thin delta; it has no ID yet
+)
+
+// Progress shows the progress of an attach.
+type Progress interface {
+	// Done says how many bytes of the work of a step are done, of all.
+	Done(step Step, of Store, done, all int64)
+	// Note says in a line why a step takes longer.
+	Note(line string)
+}
+
+func (o AttachOptions) fits(bytes int64) error {
+	if o.Node == nil {
+		return nil
+	}
+	return o.Node.Fits(bytes)
+}
+
+func (o AttachOptions) done(step Step, of Store, done, all int64) {
+	if o.Progress != nil {
+		o.Progress.Done(step, of, done, all)
+	}
 }
 
 // Attached is the result of [Manager.Attach].
@@ -295,8 +321,8 @@ func mountNew(ctx context.Context, s *session, store Store, before State, o Atta
 		s.state = before
 		return errors.Join(problem, s.save(), s.dir.sweep(s.state))
 	}
-	if o.Listable != nil {
-		if problem := o.Listable(ctx); problem != nil {
+	if o.Node != nil {
+		if problem := o.Node.List(ctx); problem != nil {
 			problem = fmt.Errorf("%w: %w", ErrNotListed, problem)
 			s.state = before
 			return errors.Join(problem, takeBack(context.WithoutCancel(ctx), s, store, problem))

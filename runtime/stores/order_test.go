@@ -55,7 +55,7 @@ func TestNothingIsParsedBeforeItIsVerified(t *testing.T) {
 			d.Configured = d.Slots[:1]
 		}, stores.ErrNotConfigured, false},
 		"no room": {
-			stores.AttachOptions{Source: whole, CheckSpace: func(int64) error { return full }}, nil, full, false,
+			stores.AttachOptions{Source: whole, Node: asked{fits: func(int64) error { return full }}}, nil, full, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,9 +95,9 @@ func TestKnownStoreIsNotRead(t *testing.T) {
 	folder := delta(1).folder(t)
 	d.attach(stores.AttachOptions{Source: folder})
 	for _, auto := range []bool{false, true} {
-		d.attach(stores.AttachOptions{Source: folder, Auto: auto, Progress: func(int64, int64) {
+		d.attach(stores.AttachOptions{Source: folder, Auto: auto, Progress: progress(func(stores.Step, int64, int64) {
 			t.Errorf("auto %v: the store was read, want not", auto)
-		}})
+		})})
 	}
 }
 

@@ -54,7 +54,7 @@ func (p programs) take(
 	case next.Digest == p.own.Digest, next.OlderThan(p.own):
 		return nil, nil
 	}
-	err := p.copy(ctx, store, *next, o.CheckSpace)
+	err := p.copy(ctx, store, *next, o.fits)
 	if errors.Is(err, fs.ErrNotExist) { // its bases have it, and this node took another one
 		return now, nil
 	}
@@ -118,7 +118,7 @@ func (p programs) repair(ctx context.Context, r Release, store fs.FS, o AttachOp
 	if p.own.Digest == "" || r.Program == nil {
 		return nil
 	}
-	return ignoreNotExist(p.copy(ctx, store, *r.Program, o.CheckSpace))
+	return ignoreNotExist(p.copy(ctx, store, *r.Program, o.fits))
 }
 
 // copy copies a program out of a store, unless it is here already. Without one in the store, the error is
@@ -136,7 +136,7 @@ func (p programs) copy(ctx context.Context, store fs.FS, want pinset.Program, fi
 	if err == nil && (!fi.Mode().IsRegular() || fi.Size() > maxProgram) {
 		err = fmt.Errorf("%w: %s is not a file of at most %d MiB", ErrProgram, layout.OwnProgram, maxProgram>>20)
 	}
-	if err == nil && fits != nil {
+	if err == nil {
 		err = fits(fi.Size())
 	}
 	if err == nil {

@@ -213,7 +213,7 @@ func TestBadProgram(t *testing.T) {
 					return os.WriteFile(filepath.Join(tree, "pinbox/pinbox-node"), []byte(content), 0o755)
 				}
 			}
-			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: store.folder(t), CheckSpace: c.fits})
+			_, err := d.Attach(t.Context(), stores.AttachOptions{Source: store.folder(t), Node: asked{fits: c.fits}})
 			if !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}

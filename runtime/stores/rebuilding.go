@@ -21,10 +21,7 @@ const maxThinWorkers = 4
 type rebuilding struct {
 	store Store
 	content
-	report func(of Store, done, all int64)
-
-	// checkSpace returns an error if so many bytes do not fit; nil for no check. The sizes in the delta may be false.
-	checkSpace func(bytes int64) error
+	o AttachOptions
 
 	mu sync.Mutex // layers are read in other goroutines
 	// checked is done at the last check of the space.
@@ -33,8 +30,8 @@ type rebuilding struct {
 	done, all int64
 }
 
-func newRebuilding(store Store, c content, report func(of Store, done, all int64)) *rebuilding {
-	w := &rebuilding{store: store, content: c, report: report, all: 2 * store.Size}
+func newRebuilding(store Store, c content, o AttachOptions) *rebuilding {
+	w := &rebuilding{store: store, content: c, o: o, all: 2 * store.Size}
 	known := map[string]bool{}
 	for _, n := range c.Delta.Needs {
 		known[n.Layer] = true
@@ -56,24 +53,22 @@ func (w *rebuilding) add(n int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.done = min(w.done+n, w.all)
-	if w.report != nil {
-		w.report(w.store, w.done, w.all)
-	}
+	w.o.done(Composing, w.store, w.done, w.all)
 }
 
 // checkEach is how many bytes are read between two checks of the space.
 const checkEach = 16 << 20
 
-// read is add, and returns an error if nothing more fits.
+// read is add, and returns an error if nothing more fits: the sizes in the delta may be false.
 func (w *rebuilding) read(n int64) error {
 	w.add(n)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.checked += n; w.checkSpace == nil || w.checked < checkEach {
+	if w.checked += n; w.checked < checkEach {
 		return nil
 	}
 	w.checked = 0
-	return w.checkSpace(0)
+	return w.o.fits(0)
 }
 
 // total returns a function to which bytes of a part of the work are reported, counted from its start.

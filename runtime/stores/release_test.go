@@ -559,7 +559,7 @@ func TestStoresAreLocked(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	called := false
-	d.attach(stores.AttachOptions{Source: folder, CheckSpace: func(int64) error {
+	d.attach(stores.AttachOptions{Source: folder, Node: asked{fits: func(int64) error {
 		called = true
 		_, err := d.Attach(t.Context(), stores.AttachOptions{Source: folder})
 		if !errors.Is(err, stores.ErrBusy) {
@@ -576,9 +576,9 @@ func TestStoresAreLocked(t *testing.T) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		return nil
-	}})
+	}}})
 	if !called {
-		t.Error("got no call of CheckSpace, want one")
+		t.Error("the node was not asked for space")
 	}
 }
 

@@ -1,6 +1,7 @@
 package stores_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -156,8 +157,39 @@ func TestStoreWithoutSets(t *testing.T) {
 	d.wantMounted(1)
 }
 
-// CheckSpace gets the size of the file, and Progress the bytes read.
-func TestCheckSpaceAndProgress(t *testing.T) {
+// asked is a node that is asked on the way; a nil function is one without a problem.
+type asked struct {
+	fits func(bytes int64) error
+	list func() error
+}
+
+// Fits implements stores.Node.
+func (a asked) Fits(bytes int64) error {
+	if a.fits == nil {
+		return nil
+	}
+	return a.fits(bytes)
+}
+
+// List implements stores.Node.
+func (a asked) List(context.Context) error {
+	if a.list == nil {
+		return nil
+	}
+	return a.list()
+}
+
+// progress is called with what is done of a step.
+type progress func(step stores.Step, done, all int64)
+
+// Done implements stores.Progress.
+func (p progress) Done(step stores.Step, _ stores.Store, done, all int64) { p(step, done, all) }
+
+// Note implements stores.Progress.
+func (p progress) Note(string) {}
+
+// The node is asked for the size of the file, and Progress gets the bytes read.
+func TestSpaceAndProgress(t *testing.T) {
 	d := newNode(t, testStore{n: 0})
 	folder := delta(1).folder(t)
 	fi, err := os.Stat(filepath.Join(folder, "delta.squashfs"))
@@ -165,18 +197,22 @@ func TestCheckSpaceAndProgress(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := errors.New("no space")
-	o := stores.AttachOptions{Source: folder, CheckSpace: func(bytes int64) error {
+	o := stores.AttachOptions{Source: folder, Node: asked{fits: func(bytes int64) error {
 		if bytes != fi.Size() {
-			t.Errorf("CheckSpace: got %d bytes, want %d", bytes, fi.Size())
+			t.Errorf("fits: got %d bytes, want %d", bytes, fi.Size())
 		}
 		return full
-	}}
+	}}}
 	if _, err := d.Attach(t.Context(), o); !errors.Is(err, full) {
 		t.Errorf("got %v, want %v", err, full)
 	}
 	d.wantUntouched()
 	var done, all int64
-	o.CheckSpace, o.Progress = nil, func(d, a int64) { done, all = d, a }
+	o.Node, o.Progress = nil, progress(func(step stores.Step, d, a int64) {
+		if done, all = d, a; step != stores.Reading {
+			t.Errorf("got the step %q, want %q", step, stores.Reading)
+		}
+	})
 	d.attach(o)
 	if done != fi.Size() || all != fi.Size() {
 		t.Errorf("got %d of %d bytes, want %d of all", done, all, fi.Size())

@@ -42,10 +42,8 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 	case o.Take && src.Offset == 0:
 		g.made = src.Path
 	case !o.InPlace:
-		if o.CheckSpace != nil {
-			if err := o.CheckSpace(src.Size); err != nil {
-				return nil, fmt.Errorf("%s: %w", src.Path, err)
-			}
+		if err := o.fits(src.Size); err != nil {
+			return nil, fmt.Errorf("%s: %w", src.Path, err)
 		}
 		path := s.dir.incoming()
 		if g.copy, err = atomicfile.CreateLarge(path, 0o600); err != nil {
@@ -53,7 +51,8 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 		}
 		g.Extent, to = mount.Extent{Path: g.copy.Name(), Size: src.Size}, g.copy
 	}
-	if g.id, g.tree, err = src.copy(ctx, to, o.Progress); err != nil {
+	g.id, g.tree, err = src.copy(ctx, to, func(read, size int64) { o.done(Reading, Store{}, read, size) })
+	if err != nil {
 		g.discard()
 		return nil, fmt.Errorf("%s: %w", src.Path, err)
 	}

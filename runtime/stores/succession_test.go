@@ -216,7 +216,7 @@ func TestOwnStoreIsNotCopied(t *testing.T) {
 	}
 	d.OwnStore = digest.FromBytes(content)
 	read := false
-	o := stores.AttachOptions{Source: folder, Progress: func(int64, int64) { read = true }}
+	o := stores.AttachOptions{Source: folder, Progress: progress(func(stores.Step, int64, int64) { read = true })}
 	a, err := d.Attach(t.Context(), o)
 	if err != nil || !a.Appliance || a.Store.Slot != "0" || a.Store.Images != 1 || read {
 		t.Errorf("got %+v, %v, read: %v, want the appliance's own, not read", a, err, read)

@@ -58,25 +58,19 @@ func composeThin(
 		return store, ErrThinInPlace
 	}
 	store.Thin, store.ID, store.Size = g.id, "", c.Delta.Thin.StoreSize
-	if o.CheckSpace != nil {
-		if err := o.CheckSpace(store.Size + store.Size/thinShare + thinExtra); err != nil {
-			return store, err
-		}
+	most := store.Size + store.Size/thinShare + thinExtra
+	if err := o.fits(most); err != nil {
+		return store, err
 	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
 		return store, err
-	}
-	if o.Idle != nil {
-		defer o.Idle()()
 	}
 	in, err := openThin(s, g.Extent, c.Delta)
 	if err != nil {
 		return store, cure(err)
 	}
 	defer in.close()
-	w := newRebuilding(store, c, o.Composing)
-	w.checkSpace = o.CheckSpace
-	most := store.Size + store.Size/thinShare + thinExtra
+	w := newRebuilding(store, c, o)
 	made, found, err := s.write(ctx, s.dir.composed(), func(out io.Writer) error {
 		return in.retried(func() error { return w.write(ctx, in, &limited{out, most}, string(s.dir)) })
 	}, w.total())

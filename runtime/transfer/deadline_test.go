@@ -35,14 +35,14 @@ func TestDeviceThatHangs(t *testing.T) {
 		from := transfer.WithDeadline(device, time.Second)
 		var to bytes.Buffer
 		_, err := transfer.Copy(t.Context(), &to, io.NewSectionReader(from, 0, size), transfer.Content{Size: size}, nil)
-		if !errors.Is(err, transfer.ErrStalled) || !errors.Is(err, transfer.ErrRead) {
-			t.Errorf("got %v, want ErrStalled", err)
+		if !errors.Is(err, transfer.ErrDevice) || !errors.Is(err, transfer.ErrRead) {
+			t.Errorf("got %v, want ErrDevice", err)
 		}
 		if !bytes.Equal(to.Bytes(), content[:8<<20]) {
 			t.Errorf("got %d bytes before, want the first 8 MiB", to.Len())
 		}
-		if _, err := from.ReadAt(make([]byte, 1), 0); !errors.Is(err, transfer.ErrStalled) {
-			t.Errorf("afterwards: got %v, want ErrStalled at once", err)
+		if _, err := from.ReadAt(make([]byte, 1), 0); !errors.Is(err, transfer.ErrDevice) {
+			t.Errorf("afterwards: got %v, want ErrDevice at once", err)
 		}
 	})
 }

@@ -25,8 +25,8 @@ func TestOpenThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	f, err := transfer.Open(pipe, os.O_RDONLY, soon)
-	if f != nil || !errors.Is(err, transfer.ErrStalled) || !strings.Contains(err.Error(), pipe) {
-		t.Errorf("got %v, %v, want %v and the name", f, err, transfer.ErrStalled)
+	if f != nil || !errors.Is(err, transfer.ErrDevice) || !strings.Contains(err.Error(), pipe) {
+		t.Errorf("got %v, %v, want %v and the name", f, err, transfer.ErrDevice)
 	}
 	writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // the goroutine opens the other end
 	if err != nil {
@@ -56,11 +56,11 @@ func TestStatThatHangs(t *testing.T) {
 	}
 	defer func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) }()
 	name := filepath.Join(dir, "store.squashfs")
-	if _, err := transfer.Stat(name, soon); !errors.Is(err, transfer.ErrStalled) || !strings.Contains(err.Error(), name) {
-		t.Errorf("stat: got %v, want %v and the name", err, transfer.ErrStalled)
+	if _, err := transfer.Stat(name, soon); !errors.Is(err, transfer.ErrDevice) || !strings.Contains(err.Error(), name) {
+		t.Errorf("stat: got %v, want %v and the name", err, transfer.ErrDevice)
 	}
-	if _, err := transfer.Open(name, os.O_RDONLY, soon); !errors.Is(err, transfer.ErrStalled) {
-		t.Errorf("open: got %v, want %v", err, transfer.ErrStalled)
+	if _, err := transfer.Open(name, os.O_RDONLY, soon); !errors.Is(err, transfer.ErrDevice) {
+		t.Errorf("open: got %v, want %v", err, transfer.ErrDevice)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"github.com/opencontainers/go-digest"
 
@@ -26,28 +27,41 @@ type Content struct {
 	Digest digest.Digest
 }
 
+// chunk is how many bytes are read at once.
+const chunk = 2 << 20
+
 // Copy copies the content and returns its digest. The next part is read while one is hashed and written. The error is
 // ErrRead if the source ends early or cannot be read, and ErrDigest if all was copied and has another digest. done is
 // called with the bytes that were copied so far; nil is fine. No read is left when Copy returns.
 func Copy(
 	ctx context.Context, to io.Writer, from io.Reader, want Content, done func(bytes int64),
 ) (digest.Digest, error) {
-	parts := readAhead(from, want.Size)
-	defer parts.stop()
 	sum := digest.SHA256.Digester()
 	to = fanout.Writer(to, sum.Hash())
+	now, next := make([]byte, min(chunk, want.Size)), make([]byte, min(chunk, want.Size))
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	var n int // bytes that were read to next
+	var err error
+	read := func(size int64) {
+		reading.Go(func() { n, err = io.ReadFull(from, next[:min(chunk, size)]) })
+	}
+	read(want.Size)
 	for copied := int64(0); copied < want.Size; {
 		if err := ctx.Err(); err != nil {
 			return "", err
 		}
-		p := <-parts.next
-		if p.err != nil {
-			return "", fmt.Errorf("%w: after %d of %d bytes: %w", ErrRead, copied+int64(len(p.content)), want.Size, p.err)
+		reading.Wait()
+		if err != nil {
+			return "", fmt.Errorf("%w: after %d of %d bytes: %w", ErrRead, copied+int64(n), want.Size, err)
 		}
-		if _, err := to.Write(p.content); err != nil {
+		part := next[:n]
+		copied += int64(n)
+		now, next = next, now
+		read(want.Size - copied)
+		if _, err := to.Write(part); err != nil {
 			return "", err
 		}
-		copied += int64(len(p.content))
 		if done != nil {
 			done(copied)
 		}

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// minRate is the lowest rate of a body, in bytes per second. A satellite link of 1 KB/s gives 32 to each layer that is
-// fetched at the same time; a proxy that keeps a connection open with a byte every five seconds sends 0.2.
+// minRate is the lowest rate of a body, in bytes per second, if a Patience has no other. A satellite link of 1 KB/s
+// gives 32 to each layer that is fetched at the same time; a proxy that keeps a connection open with a byte every five
+// seconds sends 0.2.
 const minRate = 16
 
-// body is the body of a response. Read fails with ErrStalled if fewer bytes than minRate arrive per second; only the
-// time in which a reader waits is measured.
+// body is the body of a response. Read fails with ErrStalled if fewer bytes than Patience.Least arrive per second; only
+// the time in which a reader waits is measured.
 type body struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -45,8 +46,8 @@ func (b *body) Read(p []byte) (int, error) {
 	case err == nil || errors.Is(err, io.EOF):
 		return n, err
 	case errors.Is(context.Cause(b.ctx), ErrStalled):
-		return n, &Lost{fmt.Errorf("%w: %s sends fewer than %d bytes per second, for %v", ErrStalled, b.host.name, minRate,
-			b.limit)}
+		return n, &Lost{fmt.Errorf("%w: %s sends fewer than %d bytes per second, for %v", ErrStalled, b.host.name,
+			b.host.all.Least, b.limit)}
 	case b.ctx.Err() != nil:
 		return n, err
 	}

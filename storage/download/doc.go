@@ -1,6 +1,7 @@
-// Package download makes the requests of containers/image to registries patient.
+// Package download makes requests patient: those of containers/image to registries, and those of a node for the files
+// of a server.
 //
-//   - Patience says how long a build goes on while nothing of the whole moves. All requests of a build share one.
+//   - Patience says how long to go on while nothing of the whole moves. All requests of a build share one.
 //   - A Host is a server: how many requests it admits at a time, when it wants the next one, how fast it is.
 //   - Transport makes a request again that a registry could not answer, and ends one that stalls. WithRange makes one
 //     for a part of a blob.

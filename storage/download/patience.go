@@ -2,6 +2,7 @@ package download
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -22,6 +23,9 @@ var (
 		"run the command again later, which continues where it ended; if it stays so, ask whoever runs the registry")
 )
 
+// ErrEnded is in an error after which all patience has ended.
+var ErrEnded = errors.New("nothing has arrived")
+
 const (
 	// attempts is how often a request is made to a host that has never answered, and to a mirror behind which there is
 	// another place to ask.
@@ -35,6 +39,12 @@ const (
 // Patience says how long requests that fail are made again: until nothing of the whole build has moved for a time. The
 // time for which registries ask does not count.
 type Patience struct {
+	// Stall is how long one request may have no answer, or bring fewer than Least bytes per second.
+	Stall time.Duration
+	Least int64
+	// Sure means that each host exists: one that has never answered is waited for like any other.
+	Sure bool
+
 	limit time.Duration
 	say   func(string)
 
@@ -48,20 +58,17 @@ type Patience struct {
 	askedTo time.Time
 }
 
-// NewPatience returns a patience that ends after a time without a move. say is called with a line for each wait, from
-// several goroutines; it may be nil.
+// NewPatience returns a patience that ends after a time without a move, which is also how long a request may stall. say
+// is called with a line for each wait, from several goroutines; it may be nil.
 func NewPatience(limit time.Duration, say func(string)) *Patience {
 	if say == nil {
 		say = func(string) {}
 	}
-	return &Patience{limit: limit, say: say, hosts: map[string]*Host{}}
+	return &Patience{Stall: limit, Least: minRate, limit: limit, say: say, hosts: map[string]*Host{}}
 }
 
-// Limit is how long a request may stall.
-func (p *Patience) Limit() time.Duration { return p.limit }
-
-// Enough is how many bytes of a body must arrive within the time that a request may stall.
-func (p *Patience) Enough() int64 { return int64(minRate * p.limit.Seconds()) }
+// Enough is how many bytes of a body must arrive within the time that a request may stall, at least one.
+func (p *Patience) Enough() int64 { return max(1, int64(float64(p.Least)*p.Stall.Seconds())) }
 
 // Moved says that something has arrived that was not there before.
 func (p *Patience) Moved() {
@@ -193,7 +200,7 @@ func (h *Host) Leave(f *Failure) {
 // was made most times (0: as often as there is patience), if the host has never answered, or if the patience ends.
 func (h *Host) Wait(ctx context.Context, f *Failure, n, most int) error {
 	h.mu.Lock()
-	if !h.answered && most == 0 {
+	if !h.answered && most == 0 && !h.all.Sure {
 		most = attempts
 	}
 	h.mu.Unlock()
@@ -202,7 +209,7 @@ func (h *Host) Wait(ctx context.Context, f *Failure, n, most int) error {
 	}
 	left, ended := h.all.left(f)
 	if ended {
-		return fmt.Errorf("it was asked for %v, %d times, and nothing has arrived: %w", h.all.limit, n, f.Err)
+		return fmt.Errorf("it was asked for %v, %d times, and %w: %w", h.all.limit, n, ErrEnded, f.Err)
 	}
 	wait := f.Asked
 	if wait == 0 {

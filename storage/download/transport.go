@@ -54,6 +54,8 @@ type Transport struct {
 	Patience *Patience
 	// Most is how often one request is made; 0 for no limit.
 	Most int
+	// Files means that what a server sends is passed on as it comes, as a blob: its URLs are not those of a registry.
+	Files bool
 }
 
 // Attempts is what Transport.Most is for a mirror behind which there is another place to ask.
@@ -110,7 +112,7 @@ func (t *Transport) failure(req *http.Request, resp *http.Response, err error) *
 // once makes a request. Its answer takes no longer than a request may stall.
 func (t *Transport) once(req *http.Request, host *Host) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
-	limit := t.Patience.limit
+	limit := t.Patience.Stall
 	timer := time.AfterFunc(limit, func() { cancel(ErrStalled) })
 	out := req.Clone(ctx)
 	if req.GetBody != nil {
@@ -121,7 +123,7 @@ func (t *Transport) once(req *http.Request, host *Host) (*http.Response, error) 
 		}
 	}
 	origin := originOf(req)
-	blob := origin.Method == http.MethodGet && strings.Contains(origin.URL.Path, "/blobs/")
+	blob := origin.Method == http.MethodGet && (t.Files || strings.Contains(origin.URL.Path, "/blobs/"))
 	part, ranged := ctx.Value(spanKey{}).(span)
 	ranged = ranged && blob
 	if ranged {

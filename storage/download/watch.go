@@ -22,7 +22,7 @@ func libraryWait(limit time.Duration) time.Duration {
 // that it stalled.
 func (h *Host) Watch(ctx context.Context) (watched context.Context, stop func(error) error) {
 	watched, cancel := context.WithCancelCause(ctx)
-	limit := h.all.limit
+	limit := h.all.Stall
 	timer := time.AfterFunc(limit, func() {
 		cancel(fmt.Errorf("%w: %s has not answered within %v", ErrStalled, h.name, limit))
 	})

@@ -1,4 +1,4 @@
-package remote_test
+package fetch_test
 
 import (
 	"context"
@@ -21,7 +21,6 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/fetch"
-	"github.com/pinbox/pinbox/runtime/remote"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -84,14 +83,13 @@ func TestFind(t *testing.T) {
 		"/1/delta.thin": "delta.thin", "/1/": "delta.thin", "/2/store.squashfs": "store.squashfs",
 		"/3/site%207.thin": "site 7.thin", "/1/delta.thin?token=x": "delta.thin",
 	} {
-		s, err := remote.Find(t.Context(), url+source, remote.Options{})
+		s, err := fetch.Find(t.Context(), url+source, fetch.Options{})
 		if err != nil || s.Name != name || s.Size != int64(len(content)) || s.Digest != digest.FromString(content) {
 			t.Errorf("%s: got %+v, %v, want %s with its size and digest", source, s, err, name)
 			continue
 		}
-		dir := filepath.Join(t.TempDir(), "incoming")
-		file, err := s.Fetch(t.Context(), dir, remote.Options{Pause: time.Millisecond})
-		if err != nil {
+		file := filepath.Join(t.TempDir(), s.Name)
+		if _, err := s.Fetch(t.Context(), file, fetch.Options{}); err != nil {
 			t.Errorf("%s: got %v, want no error", source, err)
 			continue
 		}
@@ -122,27 +120,27 @@ func TestFindRefuses(t *testing.T) {
 	keys := newKeys(t)
 	for name, c := range map[string]struct {
 		source string
-		o      remote.Options
+		o      fetch.Options
 		want   error
 		text   string
 	}{
-		"no host":             {"https:///delta.thin", remote.Options{}, remote.ErrName, ""},
-		"a fragment":          {url + "/1/delta.thin#x", remote.Options{}, remote.ErrName, ""},
-		"a password":          {strings.Replace(url, "//", "//me:secret@", 1) + "/1/", remote.Options{}, remote.ErrName, "me:xxxxx@"},
-		"HTTP":                {plain.URL + "/delta.thin", remote.Options{}, remote.ErrPlain, ""},
-		"no sum":              {url + "/1/other.thin", remote.Options{}, stores.ErrNoDigest, ""},
-		"sums that are none":  {url + "/2/delta.thin", remote.Options{}, stores.ErrNoDigest, "SHA256SUMS"},
-		"a redirect to HTTP":  {url + "/3/delta.thin", remote.Options{}, fetch.ErrServer, "which is not HTTPS"},
-		"endless sums":        {url + "/7/", remote.Options{}, fetch.ErrServer, "more than"},
-		"no store in sums":    {url + "/4/", remote.Options{}, stores.ErrNoStore, "lists none"},
-		"no sums in a folder": {url + "/8/", remote.Options{}, stores.ErrNoStore, "404"},
-		"no file":             {url + "/5/", remote.Options{}, stores.ErrNoStore, "404"},
-		"unsigned":            {url + "/1/", remote.Options{Keys: keys}, stores.ErrUnsigned, ""},
-		"not a signature":     {url + "/6/", remote.Options{Keys: keys}, stores.ErrSignature, ""},
+		"no host":             {"https:///delta.thin", fetch.Options{}, fetch.ErrName, ""},
+		"a fragment":          {url + "/1/delta.thin#x", fetch.Options{}, fetch.ErrName, ""},
+		"a password":          {strings.Replace(url, "//", "//me:secret@", 1) + "/1/", fetch.Options{}, fetch.ErrName, "me:xxxxx@"},
+		"HTTP":                {plain.URL + "/delta.thin", fetch.Options{}, fetch.ErrPlain, ""},
+		"no sum":              {url + "/1/other.thin", fetch.Options{}, stores.ErrNoDigest, ""},
+		"sums that are none":  {url + "/2/delta.thin", fetch.Options{}, stores.ErrNoDigest, "SHA256SUMS"},
+		"a redirect to HTTP":  {url + "/3/delta.thin", fetch.Options{}, fetch.ErrServer, "which is not HTTPS"},
+		"endless sums":        {url + "/7/", fetch.Options{}, fetch.ErrServer, "more than"},
+		"no store in sums":    {url + "/4/", fetch.Options{}, stores.ErrNoStore, "lists none"},
+		"no sums in a folder": {url + "/8/", fetch.Options{}, stores.ErrNoStore, "404"},
+		"no file":             {url + "/5/", fetch.Options{}, stores.ErrNoStore, "404"},
+		"unsigned":            {url + "/1/", fetch.Options{Keys: keys}, stores.ErrUnsigned, ""},
+		"not a signature":     {url + "/6/", fetch.Options{Keys: keys}, stores.ErrSignature, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := remote.Find(t.Context(), c.source, c.o)
+			_, err := fetch.Find(t.Context(), c.source, c.o)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
@@ -163,13 +161,13 @@ func TestDigestOfTheCaller(t *testing.T) {
 		fmt.Fprint(w, content)
 	}))
 	defer plain.Close()
-	for text, want := range map[string]error{content: nil, "A thin delta": remote.ErrChanged} {
-		o := remote.Options{Digest: digest.FromString(text), Pause: time.Millisecond}
-		s, err := remote.Find(t.Context(), plain.URL+"/delta.thin", o)
+	for text, want := range map[string]error{content: nil, "A thin delta": fetch.ErrChanged} {
+		o := fetch.Options{Digest: digest.FromString(text)}
+		s, err := fetch.Find(t.Context(), plain.URL+"/delta.thin", o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Fetch(t.Context(), t.TempDir(), o); !errors.Is(err, want) {
+		if _, err := s.Fetch(t.Context(), filepath.Join(t.TempDir(), s.Name), o); !errors.Is(err, want) {
 			t.Errorf("got %v, want %v", err, want)
 		}
 	}
@@ -183,7 +181,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := remote.Find(ctx, server.URL+"/delta.thin", remote.Options{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := fetch.Find(ctx, server.URL+"/delta.thin", fetch.Options{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }

@@ -1,29 +1,15 @@
-package fetch_test
+package fetch
 
 import (
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
-
-	"github.com/pinbox/pinbox/runtime/fetch"
 )
-
-// smallFile starts a server that calls handle with the number of the request, from 0.
-func smallFile(t *testing.T, handle func(n int, w http.ResponseWriter, r *http.Request)) (url string, requests *atomic.Int64) {
-	t.Helper()
-	requests = new(atomic.Int64)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		handle(int(requests.Add(1))-1, w, r)
-	}))
-	t.Cleanup(server.Close)
-	return server.URL + "/SHA256SUMS", requests
-}
 
 // A small file is asked for again if the server fails, but not if it has none.
 func TestText(t *testing.T) {
@@ -41,7 +27,7 @@ func TestText(t *testing.T) {
 			}
 			fmt.Fprint(w, "sums")
 		}, nil, "sums", 3},
-		"a broken one": {func(int, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fetch.ErrServer, "", 4},
+		"a broken one": {func(int, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, ErrServer, "", 24},
 		"not there":    {func(_ int, w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, fs.ErrNotExist, "", 1},
 		"denied": {func(_ int, w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusForbidden)
@@ -50,17 +36,22 @@ func TestText(t *testing.T) {
 			for range 100 {
 				fmt.Fprint(w, strings.Repeat("x", 100))
 			}
-		}, fetch.ErrServer, "", 4},
+		}, ErrServer, "", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, requests := smallFile(t, c.handle)
-			text, err := fetch.Text(t.Context(), url, 1000)
-			if !errors.Is(err, c.want) || err == nil && string(text) != c.text {
-				t.Errorf("got %q, %v, want %q, %v", text, err, c.text, c.want)
-			}
-			if got := requests.Load(); got != c.requests {
-				t.Errorf("got %d requests, want %d", got, c.requests)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				o, requests := listen(t, c.handle)
+				start := time.Now()
+				text, err := newClient(o, false).text(t.Context(), "http://HOST/SHA256SUMS", 1000)
+				if !errors.Is(err, c.want) || err == nil && string(text) != c.text {
+					t.Errorf("got %q, %v, want %q, %v", text, err, c.text, c.want)
+				}
+				if got := requests.Load(); c.requests > 10 {
+					checkPatience(t, start, got, c.requests)
+				} else if got != c.requests {
+					t.Errorf("got %d requests, want %d", got, c.requests)
+				}
+			})
 		})
 	}
 }
@@ -84,20 +75,22 @@ func TestSize(t *testing.T) {
 		"an unknown size": {func(_ int, w http.ResponseWriter, r *http.Request) {
 			w.(http.Flusher).Flush()
 			fmt.Fprint(w, "a store")
-		}, 0, fetch.ErrServer},
+		}, 0, ErrServer},
 		"not a range": {func(_ int, w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Range", "bytes 0-0/*")
 			w.WriteHeader(http.StatusPartialContent)
 			fmt.Fprint(w, "a")
-		}, 0, fetch.ErrServer},
-		"nothing": {func(int, http.ResponseWriter, *http.Request) {}, 0, fetch.ErrServer},
+		}, 0, ErrServer},
+		"nothing": {func(int, http.ResponseWriter, *http.Request) {}, 0, ErrServer},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url, _ := smallFile(t, c.handle)
-			size, err := fetch.Size(t.Context(), url)
-			if !errors.Is(err, c.want) || err == nil && size != c.size {
-				t.Errorf("got %d, %v, want %d, %v", size, err, c.size, c.want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				o, _ := listen(t, c.handle)
+				size, err := newClient(o, false).size(t.Context(), "http://HOST/store.squashfs")
+				if !errors.Is(err, c.want) || err == nil && size != c.size {
+					t.Errorf("got %d, %v, want %d, %v", size, err, c.size, c.want)
+				}
+			})
 		})
 	}
 }

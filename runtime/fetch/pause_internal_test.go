@@ -1,5 +1,0 @@
-package fetch
-
-import "time"
-
-func init() { textPause = time.Millisecond }
