@@ -301,6 +301,9 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 		d.Status, d.Reason = "True", prefetchFailed
 		d.Message = "One or more PinnedImageSet is experiencing an error. See PinnedImageSet list for more details."
 	}
+	if d.Status == "True" && errors.Is(r.broken, ErrNoSets) {
+		d.Reason, d.Message = NoSets, ErrNoSets.Error()
+	}
 	all := []Condition{p, d}
 	for i, c := range all {
 		all[i].LastTransitionTime = now

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -197,6 +198,13 @@ const (
 	prefetchFailed = "PrefetchFailed"
 )
 
+// NoSets is the reason why a node is not ready that has no sets and is meant to have some; ours.
+const NoSets = "NoSets"
+
+// ErrNoSets is the error of such a node. What it has pinned stays pinned.
+var ErrNoSets = fault.New(fault.Other, "the node has no sets",
+	"`pinbox-node attach` brings some; `\"sets\": \"optional\"` in node.json means that the node is to have none")
+
 // maxErrorBytes bounds lastFailedGenerationError, as the cluster's API does.
 const maxErrorBytes = 32768
 
@@ -209,6 +217,11 @@ func (s Status) is(kind string) bool {
 func (s Status) Healthy() bool {
 	hasProblem := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
 	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, hasProblem)
+}
+
+// NoSets reports that the node has no sets and is meant to have some.
+func (s Status) NoSets() bool {
+	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Reason == NoSets })
 }
 
 // Pending reports that the sets have changed since the last pass.
@@ -240,6 +253,8 @@ func (s Status) Summary() string {
 	case p != nil:
 		return fmt.Sprintf("pulling: %d of %d images, %s of %s%s",
 			p.Images, p.OfImages, bytesize.Format(p.Bytes), bytesize.Format(p.OfBytes), p.left(s.Time))
+	case s.NoSets():
+		return "not ready: " + ErrNoSets.Error()
 	case s.is(ProgressingCondition):
 		return "a pass is running; " + of
 	}
