@@ -158,8 +158,12 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 	if err := s.programs.repair(ctx, r, os.DirFS(s.slots.path(a.Store)), o); err != nil {
 		return a, err
 	}
-	if o.Auto || o.KeepSets || s.state.Current == r.ID && s.releases.checkSets(s.state) == nil {
+	current := s.state.Current == r.ID
+	if o.Auto || o.KeepSets || current && !s.releases.stale(s.state, r) {
 		return a, nil
+	}
+	if current {
+		return a, s.makeCurrent(ctx, r)
 	}
 	if r.Sets == nil { // it was attached with KeepSets
 		c, err := readContent(os.DirFS(s.slots.path(a.Store)))
@@ -213,8 +217,15 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repa
 // makeApplianceCurrent makes the appliance's own release current.
 func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) error {
 	own := s.state.release("")
-	if own == nil || s.state.Current == "" || o.Auto || o.KeepSets {
+	if own == nil { // nothing was attached yet
+		sets, _ := readSets(os.DirFS(s.slots.all[0])) // a node may have no such store
+		own = &Release{ReleaseID: s.releases.own, Sets: sets}
+	}
+	if o.Auto || o.KeepSets || s.state.Current == "" && !s.releases.stale(s.state, *own) {
 		return nil
+	}
+	if s.state.Current == "" {
+		return s.makeCurrent(ctx, *own)
 	}
 	if err := checkSuccession(s, "", own.ReleaseID, o); err != nil {
 		return err

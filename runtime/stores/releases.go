@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
@@ -190,9 +193,14 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	}
 	names := slices.Collect(maps.Keys(current.Sets))
 	s.SetsToRemove = append(s.SetsToRemove, names...)
+	stale := r.stale(*s, *current)
+	if stale {
+		others, _ := r.others(*s)
+		s.SetsToRemove = append(s.SetsToRemove, others...)
+	}
 	slices.Sort(s.SetsToRemove)
 	s.SetsToRemove = slices.Compact(s.SetsToRemove)
-	if s.SetsPending || r.checkSets(*s) != nil { // the folder has the sets of another release
+	if s.SetsPending || stale { // these are not its sets
 		return nil
 	}
 	sets := map[string]string{}
@@ -210,32 +218,51 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	return nil
 }
 
-// checkSets returns an ErrOtherSets if the folder has exactly the sets of another release than the current one.
+// checkSets returns an ErrOtherSets if the folder has sets of another release instead of those of the current one.
 func (r releases) checkSets(s State) error {
 	current := s.release(s.Current)
-	if current == nil || s.SetsPending || r.has(current.Sets, nil) {
+	if current == nil || s.SetsPending || r.has(current.Sets) {
 		return nil
 	}
-	for _, other := range s.Releases {
-		if other.ID != s.Current && len(other.Sets) > 0 && r.has(other.Sets, current.Sets) {
-			return fmt.Errorf("%w: %s has those of %s, and %s is current", ErrOtherSets, r.sets, other.Title(), current.Title())
-		}
+	if _, of := r.others(s); of != "" {
+		return fmt.Errorf("%w: %s has those of %s, and %s is current", ErrOtherSets, r.sets, of, current.Title())
 	}
 	return nil
 }
 
-// has reports whether the folder has these sets, and none of the others that are not among them.
-func (r releases) has(sets, others map[string]string) bool {
-	for name, text := range sets {
-		if found, err := os.ReadFile(filepath.Join(r.sets, name)); err != nil || string(found) != text {
-			return false
-		}
-	}
-	for name := range others {
-		if _, both := sets[name]; both {
+// stale reports whether the folder has the sets of another release than the current one, or nothing any more.
+func (r releases) stale(s State, current Release) bool {
+	entries, err := os.ReadDir(r.sets)
+	visible := func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
+	empty := ignoreNotExist(err) == nil && !slices.ContainsFunc(entries, visible)
+	return empty && len(current.Sets) > 0 || r.checkSets(s) != nil
+}
+
+// others returns the files in the folder that are, to the byte, sets of another release than the current one, and the
+// title of one of these releases; "" if there is none.
+func (r releases) others(s State) (names []string, of string) {
+	entries, _ := os.ReadDir(r.sets) // whoever reads the sets reports the error
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(r.sets, e.Name()))
+		text := string(content)
+		if current := s.release(s.Current); err != nil || current != nil && current.Sets[e.Name()] == text {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(r.sets, name)); !errors.Is(err, fs.ErrNotExist) {
+		i := slices.IndexFunc(s.Releases, func(other Release) bool { return other.Sets[e.Name()] == text && text != "" })
+		switch {
+		case i >= 0:
+			names, of = append(names, e.Name()), s.Releases[i].Title()
+		case slices.Contains(s.FormerSets, digest.FromString(text)):
+			names, of = append(names, e.Name()), cmp.Or(of, "one that the node does not keep")
+		}
+	}
+	return names, of
+}
+
+// has reports whether the folder has these sets.
+func (r releases) has(sets map[string]string) bool {
+	for name, text := range sets {
+		if found, err := os.ReadFile(filepath.Join(r.sets, name)); err != nil || string(found) != text {
 			return false
 		}
 	}
