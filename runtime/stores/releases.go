@@ -51,23 +51,31 @@ func (m Manager) Rollback(ctx context.Context, to string) (Release, error) {
 	if err != nil {
 		return r, err
 	}
+	return r, s.returnTo(ctx, r)
+}
+
+// returnTo makes a release current that the node has. All others stay, also newer ones.
+func (s *session) returnTo(ctx context.Context, r Release) error {
 	mounted, err := mount.ReadTable()
 	if err != nil {
-		return r, err
+		return err
 	}
 	if r.ID == "" && len(r.Sets) == 0 && s.slots.own == "" && mounted[s.slots.all[0]] == 0 {
-		return r, fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
+		return fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
 			s.state.release(s.state.Current).Title())
 	}
 	if err := s.checkMounted(ctx, r); err != nil {
-		return r, err
+		return err
+	}
+	if r, err = s.withSets(ctx, r, AttachOptions{}); err != nil {
+		return err
 	}
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
-		return r, err
+		return err
 	}
-	s.state.makeCurrent(r, len(s.state.Releases)) // what is newer stays, too
+	s.state.makeCurrent(r, len(s.state.Releases))
 	s.state.RollingBack = true
-	return r, errors.Join(s.confirm(ctx, r.Store))
+	return errors.Join(s.confirm(ctx, r.Store))
 }
 
 // rollbackTo returns the release that a rollback makes current.
@@ -78,39 +86,61 @@ func (s *State) rollbackTo(to string) (Release, error) {
 		}
 		return Release{}, ErrNoPrevious
 	}
-	hex := strings.TrimPrefix(to, "sha256:")
-	found := s.releasesWhere(func(r Release) bool {
-		return to == r.Name || to == r.Title() || r.Number > 0 && to == strconv.FormatInt(r.Number, 10) ||
+	r, err := s.named(to, s.Releases)
+	if err != nil {
+		return r, fault.Wrap(ErrNoPrevious, err)
+	}
+	if r.ID == s.Current {
+		return r, fmt.Errorf("%q: %w: it is current", to, ErrNoPrevious)
+	}
+	return r, nil
+}
+
+// everyRelease are the releases that the node keeps, and those of other stores: they came without their sets, or are not
+// kept, and have no sets here.
+func (s *State) everyRelease() []Release {
+	all := slices.Clone(s.Releases)
+	for _, o := range s.Stores {
+		if !s.hasRelease(o.ID) {
+			all = append(all, Release{ID: o.ID, Thin: o.Thin, Store: o.ID, ReleaseID: o.ReleaseID})
+		}
+	}
+	return all
+}
+
+// named returns the release, of all, with a number, a name, a digest or the slot of its store; 0 is the appliance's own.
+func (s *State) named(name string, all []Release) (Release, error) {
+	hex := strings.TrimPrefix(name, "sha256:")
+	found := releasesWhere(all, func(r Release) bool {
+		return name == r.Name || name == r.Title() || r.Number > 0 && name == strconv.FormatInt(r.Number, 10) ||
 			r.ID != "" && len(hex) >= 4 && strings.HasPrefix(r.ID.Encoded(), hex)
 	})
 	if len(found) == 0 {
-		o, _ := s.find(to) // an error is that of the release
-		found = s.releasesWhere(func(r Release) bool {
+		o, _ := s.find(name) // an error is that of the release
+		found = releasesWhere(all, func(r Release) bool {
 			if r.ID == "" {
-				return to == ownSlot
+				return name == ownSlot
 			}
-			return r.Store == o.ID && (r.Number == 0 || to != o.Slot) // 2 is no slot where releases have numbers
+			return r.Store == o.ID && (r.Number == 0 || name != o.Slot) // 2 is no slot where releases have numbers
 		})
 	}
 	if len(found) > 1 { // releases of one appliance have its name
 		found = slices.DeleteFunc(found, func(r Release) bool { return r.ID == s.Current })
 	}
-	switch {
-	case len(found) == 1 && found[0].ID != s.Current:
+	if len(found) == 1 {
 		return found[0], nil
-	case len(found) == 1:
-		return Release{}, fmt.Errorf("%q: %w: it is current", to, ErrNoPrevious)
 	}
-	var kept []string
-	for _, r := range s.Releases {
-		kept = append(kept, r.Title())
+	var titles []string
+	for _, r := range all {
+		titles = append(titles, cmp.Or(r.Title(), Short(r.ID)))
 	}
-	return Release{}, fmt.Errorf("%q: %w: it names %d of %s", to, ErrNoPrevious, len(found), strings.Join(kept, ", "))
+	return Release{}, fmt.Errorf("%q: %w: it names %d of what the node has: %s", name, ErrNotAttached, len(found),
+		cmp.Or(strings.Join(titles, ", "), "no store"))
 }
 
 // releasesWhere returns the releases that are wanted.
-func (s *State) releasesWhere(wanted func(Release) bool) (found []Release) {
-	for _, r := range s.Releases {
+func releasesWhere(all []Release, wanted func(Release) bool) (found []Release) {
+	for _, r := range all {
 		if wanted(r) {
 			found = append(found, r)
 		}
