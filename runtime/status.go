@@ -44,6 +44,8 @@ type Status struct {
 	Conditions []Condition    `json:"conditions"`
 	Sets       []SetStatus    `json:"sets"`
 	Images     []ImageStatus  `json:"images"`
+	// Releases that the node keeps, the current one first.
+	Releases []ReleaseStatus `json:"releases,omitempty"`
 	// Stores that were attached to the node.
 	Stores []StoreStatus `json:"stores,omitempty"`
 	// OwnStore is how the appliance's own store is verified; nil if none is mounted.

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -196,7 +197,7 @@ func (s *session) withSets(ctx context.Context, r Release, o AttachOptions) (Rel
 	if err != nil {
 		return r, err
 	}
-	r.Sets = c.Sets
+	r.Sets, r.Attached = c.Sets, now()
 	r.Program, err = s.programs.take(ctx, s.state, store, c.Lock, o)
 	return r, err
 }
@@ -319,7 +320,7 @@ func (s *session) add(
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
 		r := Release{ID: store.ID, Thin: store.Thin, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets}
-		r.Program = program
+		r.Program, r.Attached = program, now()
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
 			return a, errors.Join(err, s.dir.sweep(s.state))
@@ -327,6 +328,9 @@ func (s *session) add(
 	}
 	return a, mountNew(ctx, s, store, before, o)
 }
+
+// now is the time for the state.
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
 // mountNew mounts a store that was added to the state, and applies its sets. A store that cannot be
 // mounted, or with which CRI-O cannot list its images, is removed again.

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -78,13 +79,17 @@ type world struct {
 	path []string
 }
 
-// key is equal for equal worlds.
+// times are what differs in equal states.
+var times = regexp.MustCompile(`"attached": "[^"]*",`)
+
+// key is equal for equal worlds, whenever they were made.
 func (w world) key() string {
 	w.Files = maps.Clone(w.Files)
 	for path := range w.Files {
 		if strings.HasSuffix(path, layout.AttachedSuffix) {
 			w.Files[path] = "" // its name is its digest
 		}
+		w.Files[path] = times.ReplaceAllString(w.Files[path], "")
 	}
 	text, _ := json.Marshal(w) // strings and numbers
 	return string(text)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -119,6 +120,8 @@ type Release struct {
 	// Store that has its images now: after a compaction, the compacted one.
 	Store digest.Digest `json:"store"`
 	pinset.ReleaseID
+	// Attached is when it came to the node; zero for the appliance's own.
+	Attached time.Time `json:"attached,omitzero"`
 	// Sets are files for the folder of sets, by their names: as they were attached, or, of a
 	// release that was current before, as they were when another became current.
 	Sets map[string]string `json:"sets"`
