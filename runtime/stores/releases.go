@@ -96,8 +96,8 @@ func (s *State) rollbackTo(to string) (Release, error) {
 	return r, nil
 }
 
-// everyRelease are the releases that the node keeps, and those of other stores: they came without their sets, or are not
-// kept, and have no sets here.
+// everyRelease are the releases that the node keeps, and those of other stores: these came without their sets, or are
+// not kept, and have no sets here.
 func (s *State) everyRelease() []Release {
 	all := slices.Clone(s.Releases)
 	for _, o := range s.Stores {
@@ -108,7 +108,8 @@ func (s *State) everyRelease() []Release {
 	return all
 }
 
-// named returns the release, of all, with a number, a name, a digest or the slot of its store; 0 is the appliance's own.
+// named returns the release, of all, with a number, a name, a digest or the slot of its store; 0 is the appliance's
+// own.
 func (s *State) named(name string, all []Release) (Release, error) {
 	hex := strings.TrimPrefix(name, "sha256:")
 	found := releasesWhere(all, func(r Release) bool {

@@ -64,6 +64,7 @@ func TestStandings(t *testing.T) {
 	own := Release{ReleaseID: pinset.ReleaseID{Number: 1}}
 	a := Release{ID: "a", ReleaseID: pinset.ReleaseID{Number: 2}, Attached: time.Unix(2, 0)}
 	b := Release{ID: "b", ReleaseID: pinset.ReleaseID{Number: 3}, Attached: time.Unix(3, 0)}
+	noNumber := Release{ID: "b", Attached: b.Attached}
 	for name, c := range map[string]struct {
 		s    State
 		want string
@@ -72,7 +73,7 @@ func TestStandings(t *testing.T) {
 		"attached":               {State{Releases: []Release{own, a}, Current: "a"}, "2 current, 1 previous"},
 		"two":                    {State{Releases: []Release{own, a, b}, Current: "b"}, "3 current, 2 previous, 1 kept"},
 		"rolled back":            {State{Releases: []Release{own, b, a}, Current: "a"}, "2 current, 3 next, 1 kept"},
-		"without numbers":        {State{Releases: []Release{{ID: "b", Attached: b.Attached}, a}, Current: "a"}, "2 current, 0 next"},
+		"without numbers":        {State{Releases: []Release{noNumber, a}, Current: "a"}, "2 current, 0 next"},
 		"rolled back to the own": {State{Releases: []Release{a, own}}, "1 current, 2 next"},
 	} {
 		releases, standings := c.s.Standings()
