@@ -137,7 +137,9 @@ func TestSummary(t *testing.T) {
 		change  func(*report)
 		want    string
 	}{
-		"no sets":  {nil, nil, "no sets, so nothing is pinned"},
+		"no sets": {nil, nil, "no sets, so nothing is pinned"},
+		"no sets where some are meant to be": {nil, func(r *report) { r.broken = ErrNoSets },
+			"not ready: the node has no sets"},
 		"healthy":  {both, nil, "all 2 images of 1 sets are pinned"},
 		"degraded": {one, nil, "degraded: 1 of 2 images are pinned"},
 		"working":  {one, func(r *report) { r.working = true }, "a pass is running; 1 of 2 images are pinned"},

@@ -36,6 +36,7 @@ var metrics = []metric{
 		"When a pass last found every image on the node and pinned, and nothing else wrong; 0 if none has since the boot.",
 		func(s Status) int64 { return max(0, s.Totals.LastSuccess.Unix()) }),
 	one("pinbox_sets", "Sets that the node follows.", func(s Status) int64 { return int64(len(s.Sets)) }),
+	flag("pinbox_no_sets", "1 if the node has no sets and is meant to have some.", Status.NoSets),
 	{"pinbox_set_ready", "1 if every image of the set is on the node and pinned.", false, readySets},
 	{"pinbox_images", "Images of the sets by their state.", false, each("state", countImages,
 		Pinned, Present, Pulling, Missing, Unknown)},

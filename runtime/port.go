@@ -42,8 +42,9 @@ type Stores interface {
 
 // StoresState is what Stores says of the stores, and what it knows by them.
 type StoresState struct {
-	// Stores that were attached.
-	Stores []StoreStatus
+	// Releases that the node keeps, and stores that were attached.
+	Releases []ReleaseStatus
+	Stores   []StoreStatus
 	// Own is how the appliance's own store is verified; nil if none is mounted.
 	Own *VerityStatus
 	// Program says which pinbox-node runs; nil if that is unknown.

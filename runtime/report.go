@@ -24,8 +24,9 @@ type report struct {
 	// faults of images, and errors of other things.
 	faults   map[pinset.Image]Fault
 	problems []error
-	// stores that were attached.
-	stores []StoreStatus
+	// releases that the node keeps, and stores that were attached.
+	releases []ReleaseStatus
+	stores   []StoreStatus
 	// own is how the appliance's own store is verified; nil if it is not mounted.
 	own *VerityStatus
 	// program says which pinbox-node runs; nil if that is unknown.
@@ -85,7 +86,7 @@ func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, LatePulls: r.latePulls,
-		ReloadDue: r.reloadDue, Stores: r.stores, OwnStore: r.own, Program: r.program, Cluster: r.cluster,
+		ReloadDue: r.reloadDue, Releases: r.releases, Stores: r.stores, OwnStore: r.own, Program: r.program, Cluster: r.cluster,
 		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
 		SetAside: r.asideImages(),
 	}
@@ -300,6 +301,9 @@ func (r report) conditions(previous Status, s Status, now time.Time) []Condition
 		p.Reason, p.Message = prefetchFailed, "Not all pinned image sets are complete"
 		d.Status, d.Reason = "True", prefetchFailed
 		d.Message = "One or more PinnedImageSet is experiencing an error. See PinnedImageSet list for more details."
+	}
+	if d.Status == "True" && errors.Is(r.broken, ErrNoSets) {
+		d.Reason, d.Message = NoSets, ErrNoSets.Error()
 	}
 	all := []Condition{p, d}
 	for i, c := range all {

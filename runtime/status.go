@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -43,6 +44,8 @@ type Status struct {
 	Conditions []Condition    `json:"conditions"`
 	Sets       []SetStatus    `json:"sets"`
 	Images     []ImageStatus  `json:"images"`
+	// Releases that the node keeps, the current one first.
+	Releases []ReleaseStatus `json:"releases,omitempty"`
 	// Stores that were attached to the node.
 	Stores []StoreStatus `json:"stores,omitempty"`
 	// OwnStore is how the appliance's own store is verified; nil if none is mounted.
@@ -197,6 +200,13 @@ const (
 	prefetchFailed = "PrefetchFailed"
 )
 
+// NoSets is the reason why a node is not ready that has no sets and is meant to have some; ours.
+const NoSets = "NoSets"
+
+// ErrNoSets is the error of such a node. What it has pinned stays pinned.
+var ErrNoSets = fault.New(fault.Other, "the node has no sets",
+	"`pinbox-node attach` brings some; `\"sets\": \"optional\"` in node.json means that the node is to have none")
+
 // maxErrorBytes bounds lastFailedGenerationError, as the cluster's API does.
 const maxErrorBytes = 32768
 
@@ -209,6 +219,11 @@ func (s Status) is(kind string) bool {
 func (s Status) Healthy() bool {
 	hasProblem := func(c Condition) bool { return c.Status == "True" || c.Reason != asExpected }
 	return len(s.Conditions) > 0 && !slices.ContainsFunc(s.Conditions, hasProblem)
+}
+
+// NoSets reports that the node has no sets and is meant to have some.
+func (s Status) NoSets() bool {
+	return slices.ContainsFunc(s.Conditions, func(c Condition) bool { return c.Reason == NoSets })
 }
 
 // Pending reports that the sets have changed since the last pass.
@@ -240,6 +255,8 @@ func (s Status) Summary() string {
 	case p != nil:
 		return fmt.Sprintf("pulling: %d of %d images, %s of %s%s",
 			p.Images, p.OfImages, bytesize.Format(p.Bytes), bytesize.Format(p.OfBytes), p.left(s.Time))
+	case s.NoSets():
+		return "not ready: " + ErrNoSets.Error()
 	case s.is(ProgressingCondition):
 		return "a pass is running; " + of
 	}

@@ -58,6 +58,9 @@ func TestStatus(t *testing.T) {
 		"no folder of sets": {
 			testReport(nil), func(r *report) { r.broken = errors.New("open sets.d: no such file") }, false, []string{"open sets.d"},
 		},
+		"no sets where some are meant to be": {
+			testReport(nil), func(r *report) { r.broken = ErrNoSets }, false, []string{"the node has no sets"},
+		},
 		"one failed": {testReport(map[pinset.Image]bool{a: true}, worker),
 			func(r *report) {
 				r.faults = map[pinset.Image]Fault{b: {Auth, "401"}}
@@ -76,6 +79,9 @@ func TestStatus(t *testing.T) {
 			s := test.report.status(Status{}, time.Now())
 			if s.Healthy() != test.healthy || s.Degraded() == test.healthy {
 				t.Errorf("got healthy %v, want %v: %+v", s.Healthy(), test.healthy, s.Conditions)
+			}
+			if want := errors.Is(test.report.broken, ErrNoSets); s.NoSets() != want {
+				t.Errorf("got %+v, want the reason NoSets: %v", s.Conditions, want)
 			}
 			for _, want := range test.want {
 				if got := errorTexts(s); !strings.Contains(got, want) {

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,11 @@ func (s Status) check() error {
 	for i, img := range s.Images {
 		if err := img.check(); err != nil {
 			return fmt.Errorf("images[%d]: %w", i, err)
+		}
+	}
+	for i, r := range s.Releases {
+		if err := errors.Join(checkTexts("state", r.State, r.Digest), r.ReleaseID.Check()); err != nil {
+			return fmt.Errorf("releases[%d]: %w", i, err)
 		}
 	}
 	for i, store := range s.Stores {

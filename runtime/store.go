@@ -45,6 +45,19 @@ type StoreStatus struct {
 	Progress *StoreProgress `json:"progress,omitempty"`
 }
 
+// ReleaseStatus is a release that the node keeps.
+type ReleaseStatus struct {
+	pinset.ReleaseID
+	// State is current, previous, next after a rollback, or kept.
+	State string `json:"state"`
+	// Digest of the store that brought it, which may be in a compacted one now; "" for the appliance's own.
+	Digest string `json:"digest,omitempty"`
+	// Images is the number of images of its sets.
+	Images int `json:"images"`
+	// Attached is when it came to the node; zero for the appliance's own.
+	Attached time.Time `json:"attached,omitzero"`
+}
+
 // StoreProgress is how far the work on a store is, in bytes of the work.
 type StoreProgress struct {
 	Bytes   int64 `json:"bytes"`
@@ -108,7 +121,7 @@ func (p *pass) reconcileStores(ctx context.Context) {
 		return
 	}
 	state, err := p.r.Stores.Reconcile(ctx)
-	rep.stores, rep.own, rep.program = state.Stores, state.Own, state.Program
+	rep.releases, rep.stores, rep.own, rep.program = state.Releases, state.Stores, state.Own, state.Program
 	rep.problems = append(rep.problems, flatten(err)...)
 	if problem := state.Own.Problem(0); problem != "" {
 		rep.problems = append(rep.problems, fmt.Errorf("the appliance's store, slot 0: %s", problem))

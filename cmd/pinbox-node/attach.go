@@ -27,12 +27,13 @@ func attachCommand() *cobra.Command {
 	var sum string
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE | URL}",
+		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE | URL | RELEASE}",
 		Short: "Attach a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place
-  pinbox-node attach https://files.example.com/releases/42/`,
-		Args:              named("the store: its file, a folder, the device of a medium, or a URL"),
+  pinbox-node attach https://files.example.com/releases/42/
+  pinbox-node attach 42    # a store that the node has: by number, name, digest or slot`,
+		Args:              named("the store: its file, a folder, the device of a medium, a URL, or one that the node has"),
 		ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Digest, err = parseDigest(sum); err != nil {

@@ -186,7 +186,7 @@ func TestNobodyElsePins(t *testing.T) {
 		t.Errorf("got the pools %v and %+v, want worker and %s", s.Pools, s.Images, pins.Docker)
 	}
 	n.Run("umount", "/var/lib/pinbox/stores/0")
-	if r := n.Do("firstboot"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "no set, and no store of the appliance") {
+	if r := n.Do("firstboot"); r.Code == 0 || !strings.Contains(r.Out+r.Err, "no sets, and no store of the appliance") {
 		t.Errorf("got %+v without the store, want an error", r)
 	}
 	if got := n.Dropin(); got != rendered(t, []string{pins.Docker, pins.Mixed}) {

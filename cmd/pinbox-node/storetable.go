@@ -24,7 +24,30 @@ import (
 type statusOfAll runtime.Status
 
 func (shown statusOfAll) print(w io.Writer) error {
-	return errors.Join(shownStores(shown.Stores).table(w), shownStatus(shown).print(w))
+	return errors.Join(releaseTable(w, shown.Releases), shownStores(shown.Stores).table(w), shownStatus(shown).print(w))
+}
+
+// releaseTable prints the releases that the node keeps.
+func releaseTable(w io.Writer, all []runtime.ReleaseStatus) error {
+	if len(all) == 0 {
+		return nil
+	}
+	t := cli.Table(w)
+	fmt.Fprintln(t, "RELEASE\tNAME\tSTATE\tIMAGES\tATTACHED\tSTORE")
+	for _, r := range all {
+		number, attached, store := "-", "-", "the appliance's own"
+		if r.Number > 0 {
+			number = strconv.FormatInt(r.Number, 10)
+		}
+		if !r.Attached.IsZero() {
+			attached = r.Attached.UTC().Format(time.RFC3339)
+		}
+		if r.Digest != "" {
+			store = stores.Short(digest.Digest(r.Digest))
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", number, cmp.Or(r.Name, "-"), r.State, r.Images, attached, store)
+	}
+	return t.Flush()
 }
 
 // shownStores are stores that can be printed.

@@ -262,6 +262,10 @@ func (n Node) failure(set string) (reason, text string) {
 		return f.Class, fmt.Sprintf("%s: %s", f.Image, f.Error)
 	case s.LastFailedGenerationError != "":
 		return Incomplete, s.LastFailedGenerationError
+	case len(r.Errors) > 0 && slices.ContainsFunc(r.Conditions, func(c runtime.Condition) bool {
+		return c.Reason == runtime.NoSets
+	}):
+		return runtime.NoSets, r.Errors[0]
 	case len(r.Errors) > 0:
 		return Incomplete, r.Errors[0]
 	}

@@ -55,18 +55,22 @@ func TestNodeIsNotReady(t *testing.T) {
 		query        fleet.Query
 		reason, text string
 	}{
-		"ready":                         {ready(nil), desired, stale, "", ""},
-		"ready, from a file":            {ready(func(r *fleet.Report) { r.FirstSync = time.Time{} }), nil, stale, "", ""},
-		"never reported":                {nil, desired, fleet.Query{}, fleet.NeverReported, ""},
-		"joined a minute ago":           {ready(func(r *fleet.Report) { r.FirstSync = time.Time{} }), desired, fleet.Query{}, fleet.FirstSync, ""},
-		"silent":                        {ready(func(r *fleet.Report) { r.Time = now.Add(-2 * time.Hour) }), desired, stale, fleet.Silent, "since 2023-11-14T20:13:20Z"},
-		"silent, but not asked":         {ready(func(r *fleet.Report) { r.Time = now.Add(-2 * time.Hour) }), desired, fleet.Query{}, "", ""},
-		"outdated":                      {ready(nil), map[string]int64{"worker": 4}, fleet.Query{}, fleet.Outdated, "set worker: generation 3 of 4"},
-		"a new set":                     {ready(nil), map[string]int64{"worker": 3, "new": 1}, fleet.Query{}, fleet.Outdated, "set new: generation 0 of 1"},
-		"a new set, not asked":          {ready(nil), map[string]int64{"worker": 3, "new": 1}, fleet.Query{Set: "worker"}, "", ""},
-		"pulling":                       {incomplete(pulling), desired, fleet.Query{}, fleet.Pulling, ""},
-		"failed":                        {incomplete(func(r *fleet.Report) { r.Failures = []fleet.Failure{{"auth", 1, "img", "denied"}} }), desired, fleet.Query{}, "auth", "img: denied"},
-		"an error of the node":          {incomplete(func(r *fleet.Report) { r.Errors = []string{"no space"} }), desired, fleet.Query{}, fleet.Incomplete, "no space"},
+		"ready":                 {ready(nil), desired, stale, "", ""},
+		"ready, from a file":    {ready(func(r *fleet.Report) { r.FirstSync = time.Time{} }), nil, stale, "", ""},
+		"never reported":        {nil, desired, fleet.Query{}, fleet.NeverReported, ""},
+		"joined a minute ago":   {ready(func(r *fleet.Report) { r.FirstSync = time.Time{} }), desired, fleet.Query{}, fleet.FirstSync, ""},
+		"silent":                {ready(func(r *fleet.Report) { r.Time = now.Add(-2 * time.Hour) }), desired, stale, fleet.Silent, "since 2023-11-14T20:13:20Z"},
+		"silent, but not asked": {ready(func(r *fleet.Report) { r.Time = now.Add(-2 * time.Hour) }), desired, fleet.Query{}, "", ""},
+		"outdated":              {ready(nil), map[string]int64{"worker": 4}, fleet.Query{}, fleet.Outdated, "set worker: generation 3 of 4"},
+		"a new set":             {ready(nil), map[string]int64{"worker": 3, "new": 1}, fleet.Query{}, fleet.Outdated, "set new: generation 0 of 1"},
+		"a new set, not asked":  {ready(nil), map[string]int64{"worker": 3, "new": 1}, fleet.Query{Set: "worker"}, "", ""},
+		"pulling":               {incomplete(pulling), desired, fleet.Query{}, fleet.Pulling, ""},
+		"failed":                {incomplete(func(r *fleet.Report) { r.Failures = []fleet.Failure{{"auth", 1, "img", "denied"}} }), desired, fleet.Query{}, "auth", "img: denied"},
+		"an error of the node":  {incomplete(func(r *fleet.Report) { r.Errors = []string{"no space"} }), desired, fleet.Query{}, fleet.Incomplete, "no space"},
+		"without sets": {incomplete(func(r *fleet.Report) {
+			r.Sets, r.Errors = nil, []string{"the node has no sets"}
+			r.Conditions = []runtime.Condition{{Type: runtime.DegradedCondition, Status: "True", Reason: runtime.NoSets}}
+		}), nil, fleet.Query{}, runtime.NoSets, "the node has no sets"},
 		"incomplete":                    {incomplete(nil), desired, fleet.Query{}, fleet.Incomplete, "1 of 2 images are pinned"},
 		"the set":                       {incomplete(nil), desired, fleet.Query{Set: "worker"}, fleet.Incomplete, "1 of 2 images are pinned"},
 		"another set":                   {incomplete(func(r *fleet.Report) { r.Sets = append(r.Sets, fleet.SetReport{Name: "x", Images: 1, Pinned: 1}) }), nil, fleet.Query{Set: "x"}, "", ""},

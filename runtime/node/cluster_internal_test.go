@@ -10,8 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cluster"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -112,4 +117,69 @@ func describe(sets []pinset.Set) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, "; ")
+}
+
+// A node without sets is not ready, so that nothing is unpinned, unless an API has none for it, or it is meant to have
+// none.
+func TestNodeWithoutSets(t *testing.T) {
+	listed := cluster.Known{
+		Version: cluster.KnownVersion, State: cluster.Current, Since: time.Unix(1, 0), ResourceVersion: "9", Registered: true,
+		Roles: []string{},
+	}
+	unlisted := listed
+	unlisted.ResourceVersion = ""
+	brought := stores.State{Version: stores.StateVersion, Releases: []stores.Release{
+		{ReleaseID: pinset.ReleaseID{Name: "a"}}, {ID: digest.FromString("b"), Sets: map[string]string{"s.yaml": "s"}},
+	}}
+	removed := func(n *Node) error { return os.RemoveAll(n.s.Sets) }
+	optional := func(n *Node) error {
+		return os.WriteFile(n.s.Config, layout.NodeConfig{Sets: layout.SetsOptional}.Render(), 0o644)
+	}
+	for name, test := range map[string]struct {
+		known   cluster.Known
+		managed bool
+		state   stores.State
+		change  func(*Node) error
+		want    error // nil for none
+	}{
+		"never had any":                      {want: runtime.ErrNoSets},
+		"had those of a store":               {state: brought, want: runtime.ErrNoSets},
+		"without the folder":                 {change: removed, want: runtime.ErrNoSets},
+		"of another pool":                    {change: otherPool, want: runtime.ErrNoSets},
+		"meant to have none":                 {state: brought, change: optional},
+		"meant to have none, and no folder":  {change: func(n *Node) error { return errors.Join(removed(n), optional(n)) }},
+		"of an API with none":                {known: listed},
+		"of an API, and had those of stores": {known: listed, state: brought, want: runtime.ErrNoSets},
+		"of an API that is not known":        {known: unlisted, change: optional, want: errNotKnown},
+		"of an API that is asked first":      {change: func(n *Node) error { n.s.Kubeconfig = "k"; return nil }},
+		"of the operator":                    {managed: true, state: brought},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := nodeOfCluster(t, test.known, test.managed)
+			n.s.Config = filepath.Join(n.s.State, "node.json")
+			state, err := json.Marshal(test.state)
+			dir := filepath.Join(n.s.State, layout.AttachedDir)
+			err = errors.Join(err, os.RemoveAll(n.s.Sets), os.MkdirAll(n.s.Sets, 0o755))
+			if test.state.Version > 0 {
+				err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, layout.StateFile), state, 0o600))
+			}
+			if test.change != nil {
+				err = errors.Join(err, test.change(n))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if sets, err := n.readSets(); !errors.Is(err, test.want) || len(sets) > 0 {
+				t.Errorf("got %v, %v, want no sets and %v", sets, err, test.want)
+			}
+		})
+	}
+}
+
+// otherPool gives a node only a set of another pool.
+func otherPool(n *Node) error {
+	n.s.Pass.Pools = []string{"worker"}
+	text := strings.Replace(string(sample.SetNamed("s", pin("a"))), "metadata:", "metadata:\n  labels:\n    "+
+		pinset.RoleLabel+": infra", 1)
+	return os.WriteFile(filepath.Join(n.s.Sets, "s.yaml"), []byte(text), 0o644)
 }

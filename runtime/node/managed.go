@@ -105,9 +105,6 @@ func (n *Node) poolNames() []string {
 	return r.pools()
 }
 
-// errNoOwnSets means that a node which has no sets has no store with sets, either.
-var errNoOwnSets = errors.New("no set, and no store of the appliance with some is mounted")
-
 // ownSets are the sets in the appliance's own store. They count where a MachineConfig made the node, which has no file
 // of a set since those change, and no operator pins.
 func (n *Node) ownSets() ([]pinset.Set, error) {
@@ -118,7 +115,7 @@ func (n *Node) ownSets() ([]pinset.Set, error) {
 	slot := filepath.Join(n.stateDir(), "stores", "0")
 	texts, err := layout.Open(os.DirFS(slot)).Sets()
 	if err == nil && len(texts) == 0 {
-		err = fmt.Errorf("%s: %w", slot, errNoOwnSets)
+		err = fmt.Errorf("%w, and no store of the appliance with some is mounted at %s", runtime.ErrNoSets, slot)
 	}
 	var sets []pinset.Set
 	for _, name := range slices.Sorted(maps.Keys(texts)) {

@@ -141,7 +141,7 @@ func (m *machine) Reconcile(ctx context.Context) (state runtime.StoresState, err
 	attached, err := m.node.reconcileStores(ctx, m.readOnly)
 	own, ownErr := m.node.ownStore(ctx)
 	program, programErr := m.programs()
-	state = runtime.StoresState{Stores: attached, Own: own}
+	state = runtime.StoresState{Releases: m.node.releases(), Stores: attached, Own: own}
 	if program != (runtime.ProgramStatus{}) {
 		state.Program = &program
 	}

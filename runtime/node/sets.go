@@ -10,7 +10,9 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/watch"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -28,7 +30,37 @@ func (n *Node) readSets() ([]pinset.Set, error) {
 		sets[i].Images, sets[i].Generation = pinset.Union(sets[i], set), set.Generation
 		sets[i].Store = cmp.Or(set.Store, sets[i].Store)
 	}
+	_, found := os.Stat(n.s.Sets)
+	noFolder := errors.Is(err, fs.ErrNotExist) && errors.Is(found, fs.ErrNotExist)
+	if len(sets) == 0 && (err == nil || noFolder) && clusterErr == nil {
+		return nil, n.withoutSets(err)
+	}
 	return sets, errors.Join(err, clusterErr)
+}
+
+// withoutSets is what is wrong on a node that has no sets, if anything is. missing is that there is no folder of them;
+// nil if it is empty. An API may have none for the node's pools, but sets that came with a store do not just vanish.
+func (n *Node) withoutSets(missing error) error {
+	m, err := n.manager()
+	if err != nil {
+		return errors.Join(missing, err)
+	}
+	config, _ := n.config() // the manager has read it
+	if config.Sets == layout.SetsOptional {
+		return nil
+	}
+	owner, _ := n.owner()                // whoever makes a pass reports the error
+	state, _ := stores.ReadState(m.Dir)  // likewise
+	known, _ := os.Stat(n.clusterFile()) // nil if the node follows no cluster
+	brought := slices.ContainsFunc(state.Releases, func(r stores.Release) bool { return len(r.Sets) > 0 })
+	if owner == runtime.MCO || !brought && (known != nil || n.s.Kubeconfig != "") {
+		return missing
+	}
+	if missing != nil {
+		return fmt.Errorf("%w: %w", runtime.ErrNoSets, missing)
+	}
+	return fmt.Errorf("%w: %s has none, and %s does not say that it is to have none (\"sets\": \"optional\")",
+		runtime.ErrNoSets, n.s.Sets, n.s.Config)
 }
 
 // folderSets reads the sets of the folder for the node's pools.

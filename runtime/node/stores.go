@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,6 +175,25 @@ func (n *Node) reconcileStores(ctx context.Context, readOnly bool) ([]runtime.St
 		err = errors.Join(err, n.linkArtifacts(), n.mend(ctx, false))
 	}
 	return append(storeStatuses(all), n.composingStores()...), err
+}
+
+// releases are those that the node keeps; none before the first attach, or if the state cannot be read, which others
+// report.
+func (n *Node) releases() (all []runtime.ReleaseStatus) {
+	state, _ := stores.ReadState(filepath.Join(n.stateDir(), layout.AttachedDir))
+	releases, standings := state.Standings()
+	for i, r := range releases {
+		var sets []pinset.Set
+		for _, name := range slices.Sorted(maps.Keys(r.Sets)) {
+			decoded, _, _ := pinset.DecodeSets(strings.NewReader(r.Sets[name]), name) // of a broken one, what is there
+			sets = append(sets, decoded...)
+		}
+		all = append(all, runtime.ReleaseStatus{
+			ReleaseID: r.ReleaseID, State: standings[i], Digest: r.ID.String(), Images: len(pinset.Union(sets...)),
+			Attached: r.Attached,
+		})
+	}
+	return all
 }
 
 // aside are the records that are set aside on the node. hidden are slots that CRI-O does not have.

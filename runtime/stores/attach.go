@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	goruntime "runtime"
 	"slices"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -33,7 +35,8 @@ var (
 
 // AttachOptions are the options of [Manager.Attach].
 type AttachOptions struct {
-	// Source is the store's file, a folder with it, or the device of a medium; "" is the attached store with Digest.
+	// Source is the store's file, a folder with it, or the device of a medium; or the number, name, digest or slot of a
+	// store that the node has; "" is the attached store with Digest.
 	Source string
 	// Digest of the file; "" reads it from the sums next to the file.
 	Digest digest.Digest
@@ -129,16 +132,24 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 		return Attached{}, err
 	}
 	defer unlock()
-	src, err := s.sources.find(o.Source, o.Digest)
-	if err != nil {
-		return Attached{}, err
-	}
 	before := s.programs.named(s.state)
-	a, err := s.attach(ctx, src, o)
+	a, err := s.attachSource(ctx, o)
 	if now := s.programs.named(s.state); now != before {
 		a.Program = &now
 	}
 	return a, err
+}
+
+// attachSource attaches the store at a path; what is no path names one that the node has.
+func (s *session) attachSource(ctx context.Context, o AttachOptions) (Attached, error) {
+	if _, err := os.Lstat(o.Source); errors.Is(err, fs.ErrNotExist) && o.Source == filepath.Base(o.Source) {
+		return s.attachNamed(ctx, o)
+	}
+	src, err := s.sources.find(o.Source, o.Digest)
+	if err != nil {
+		return Attached{}, err
+	}
+	return s.attach(ctx, src, o)
 }
 
 // attach decides by the digest whether the store was attached before. It reads a new store only once
@@ -184,24 +195,54 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 	if err := s.programs.repair(ctx, r, os.DirFS(s.slots.path(a.Store)), o); err != nil {
 		return a, err
 	}
-	if o.Auto || o.KeepSets || s.state.Current == r.ID && s.releases.checkSets(s.state) == nil {
+	current := s.state.Current == r.ID
+	if o.Auto || o.KeepSets || current && !s.releases.stale(s.state, r) {
 		return a, nil
 	}
-	if r.Sets == nil { // it was attached with KeepSets
-		c, err := readContent(os.DirFS(s.slots.path(a.Store)))
-		if err != nil {
-			return a, err
-		}
-		r.Sets = c.Sets
-		if r.Program, err = s.programs.take(ctx, s.state, os.DirFS(s.slots.path(a.Store)), c.Lock, o); err != nil {
-			return a, err
-		}
+	if current {
+		return a, s.makeCurrent(ctx, r)
+	}
+	if r, err = s.withSets(ctx, r, o); err != nil {
+		return a, err
 	}
 	if err := checkSuccession(s, r.ID, r.ReleaseID, o); err != nil {
 		return a, err
 	}
 	a.Unordered = isUnordered(s, r.ID, r.ReleaseID)
 	return a, s.makeCurrent(ctx, r)
+}
+
+// withSets returns a release with the sets and the program in its store, if it came without.
+func (s *session) withSets(ctx context.Context, r Release, o AttachOptions) (Release, error) {
+	attached := s.state.store(r.Store)
+	if r.Sets != nil || attached == nil {
+		return r, nil
+	}
+	store := os.DirFS(s.slots.path(*attached))
+	c, err := readContent(store)
+	if err != nil {
+		return r, err
+	}
+	r.Sets, r.Attached = c.Sets, now()
+	r.Program, err = s.programs.take(ctx, s.state, store, c.Lock, o)
+	return r, err
+}
+
+// attachNamed makes a release current that the node has, by its name, number, digest or slot.
+func (s *session) attachNamed(ctx context.Context, o AttachOptions) (a Attached, err error) {
+	r, err := s.state.named(o.Source, s.state.everyRelease())
+	if err != nil {
+		return a, fmt.Errorf("no such file, and %w", err)
+	}
+	a.Found, a.Appliance = true, r.ID == ""
+	a.Store = Store{ID: s.slots.own, ReleaseID: r.ReleaseID, Slot: ownSlot}
+	if attached := s.state.store(r.Store); attached != nil {
+		a.Store = *attached
+	}
+	if o.KeepSets || r.ID == s.state.Current && !s.releases.stale(s.state, r) {
+		return a, nil
+	}
+	return a, s.returnTo(ctx, r)
 }
 
 // repair copies a store again if its file is missing or damaged, or if it was used in place and
@@ -239,8 +280,15 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repa
 // makeApplianceCurrent makes the appliance's own release current.
 func (s *session) makeApplianceCurrent(ctx context.Context, o AttachOptions) error {
 	own := s.state.release("")
-	if own == nil || s.state.Current == "" || o.Auto || o.KeepSets {
+	if own == nil { // nothing was attached yet
+		sets, _ := readSets(os.DirFS(s.slots.all[0])) // a node may have no such store
+		own = &Release{ReleaseID: s.releases.own, Sets: sets}
+	}
+	if o.Auto || o.KeepSets || s.state.Current == "" && !s.releases.stale(s.state, *own) {
 		return nil
+	}
+	if s.state.Current == "" {
+		return s.makeCurrent(ctx, *own)
 	}
 	if err := checkSuccession(s, "", own.ReleaseID, o); err != nil {
 		return err
@@ -298,7 +346,7 @@ func (s *session) add(
 	s.state.Stores = append(s.state.Stores, store)
 	if !o.KeepSets {
 		r := Release{ID: store.ID, Thin: store.Thin, Store: store.ID, ReleaseID: store.ReleaseID, Sets: c.Sets}
-		r.Program = program
+		r.Program, r.Attached = program, now()
 		if err := s.releases.makeCurrent(&s.state, r); err != nil {
 			s.state = before
 			return a, errors.Join(err, s.dir.sweep(s.state))
@@ -306,6 +354,9 @@ func (s *session) add(
 	}
 	return a, mountNew(ctx, s, store, before, o)
 }
+
+// now is the time for the state.
+func now() time.Time { return time.Now().UTC().Truncate(time.Second) }
 
 // mountNew mounts a store that was added to the state, and applies its sets. A store that cannot be
 // mounted, or with which CRI-O cannot list its images, is removed again.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -689,4 +690,33 @@ func TestSetsOfUsers(t *testing.T) {
 	if got := sets(); got["own.yaml"] != string(own) || got["s.yaml"] != string(less) || len(got) != 2 {
 		t.Errorf("after rollback: got %v, want own.yaml and the changed set", got)
 	}
+}
+
+// A store that the node has becomes current by its number, its digest or its slot, also an older one, one that came
+// without its sets, and the current one if the folder of sets is not its own. A name that is no file says what there is.
+func TestAttachByName(t *testing.T) {
+	d := newNode(t, numbered(0, 1))
+	first := d.attach(stores.AttachOptions{Source: numbered(1, 2).folder(t)})
+	d.attach(stores.AttachOptions{Source: numbered(2, 3).folder(t)})
+	d.attach(stores.AttachOptions{Source: numbered(3, 4).folder(t), KeepSets: true})
+	for _, c := range []struct {
+		name    string
+		current int
+		want    string // in the error; "" for none
+	}{
+		{"3", 2, ""}, {"2", 1, ""}, {"3", 2, ""}, {first.ID.Encoded()[:8], 1, ""}, {"4", 3, ""}, {"2", 1, ""}, {"1", 0, ""},
+		{"4", 3, ""}, {"9", 3, "it names 0 of what the node has: small release "},
+		{"small", 3, "it names 3 of"}, {"./2", 3, "no such file or directory"},
+	} {
+		a, err := d.Attach(t.Context(), stores.AttachOptions{Source: c.name})
+		if got := fmt.Sprint(err); (err != nil) != (c.want != "") || !strings.Contains(got, c.want) || a.Found != (err == nil) {
+			t.Errorf("%s: got %+v, %v, want %q", c.name, a, err, c.want)
+		}
+		d.wantSet(c.current)
+	}
+	if err := os.Remove(filepath.Join(d.Sets, "s.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	d.attach(stores.AttachOptions{Source: "4"})
+	d.wantSet(3)
 }

@@ -1,6 +1,7 @@
 package stores
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
@@ -48,23 +51,31 @@ func (m Manager) Rollback(ctx context.Context, to string) (Release, error) {
 	if err != nil {
 		return r, err
 	}
+	return r, s.returnTo(ctx, r)
+}
+
+// returnTo makes a release current that the node has. All others stay, also newer ones.
+func (s *session) returnTo(ctx context.Context, r Release) error {
 	mounted, err := mount.ReadTable()
 	if err != nil {
-		return r, err
+		return err
 	}
 	if r.ID == "" && len(r.Sets) == 0 && s.slots.own == "" && mounted[s.slots.all[0]] == 0 {
-		return r, fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
+		return fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
 			s.state.release(s.state.Current).Title())
 	}
 	if err := s.checkMounted(ctx, r); err != nil {
-		return r, err
+		return err
+	}
+	if r, err = s.withSets(ctx, r, AttachOptions{}); err != nil {
+		return err
 	}
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
-		return r, err
+		return err
 	}
-	s.state.makeCurrent(r, len(s.state.Releases)) // what is newer stays, too
+	s.state.makeCurrent(r, len(s.state.Releases))
 	s.state.RollingBack = true
-	return r, errors.Join(s.confirm(ctx, r.Store))
+	return errors.Join(s.confirm(ctx, r.Store))
 }
 
 // rollbackTo returns the release that a rollback makes current.
@@ -75,39 +86,62 @@ func (s *State) rollbackTo(to string) (Release, error) {
 		}
 		return Release{}, ErrNoPrevious
 	}
-	hex := strings.TrimPrefix(to, "sha256:")
-	found := s.releasesWhere(func(r Release) bool {
-		return to == r.Name || to == r.Title() || r.Number > 0 && to == strconv.FormatInt(r.Number, 10) ||
+	r, err := s.named(to, s.Releases)
+	if err != nil {
+		return r, fault.Wrap(ErrNoPrevious, err)
+	}
+	if r.ID == s.Current {
+		return r, fmt.Errorf("%q: %w: it is current", to, ErrNoPrevious)
+	}
+	return r, nil
+}
+
+// everyRelease are the releases that the node keeps, and those of other stores: these came without their sets, or are
+// not kept, and have no sets here.
+func (s *State) everyRelease() []Release {
+	all := slices.Clone(s.Releases)
+	for _, o := range s.Stores {
+		if !s.hasRelease(o.ID) {
+			all = append(all, Release{ID: o.ID, Thin: o.Thin, Store: o.ID, ReleaseID: o.ReleaseID})
+		}
+	}
+	return all
+}
+
+// named returns the release, of all, with a number, a name, a digest or the slot of its store; 0 is the appliance's
+// own.
+func (s *State) named(name string, all []Release) (Release, error) {
+	hex := strings.TrimPrefix(name, "sha256:")
+	found := releasesWhere(all, func(r Release) bool {
+		return name == r.Name || name == r.Title() || r.Number > 0 && name == strconv.FormatInt(r.Number, 10) ||
 			r.ID != "" && len(hex) >= 4 && strings.HasPrefix(r.ID.Encoded(), hex)
 	})
 	if len(found) == 0 {
-		o, _ := s.find(to) // an error is that of the release
-		found = s.releasesWhere(func(r Release) bool {
+		o, _ := s.find(name) // an error is that of the release
+		found = releasesWhere(all, func(r Release) bool {
 			if r.ID == "" {
-				return to == ownSlot
+				return name == ownSlot
 			}
-			return r.Store == o.ID && (r.Number == 0 || to != o.Slot) // 2 is no slot where releases have numbers
+			return r.Store == o.ID && (r.Number == 0 || name != o.Slot) // 2 is no slot where releases have numbers
 		})
 	}
 	if len(found) > 1 { // releases of one appliance have its name
 		found = slices.DeleteFunc(found, func(r Release) bool { return r.ID == s.Current })
 	}
-	switch {
-	case len(found) == 1 && found[0].ID != s.Current:
+	if len(found) == 1 {
 		return found[0], nil
-	case len(found) == 1:
-		return Release{}, fmt.Errorf("%q: %w: it is current", to, ErrNoPrevious)
 	}
-	var kept []string
-	for _, r := range s.Releases {
-		kept = append(kept, r.Title())
+	var titles []string
+	for _, r := range all {
+		titles = append(titles, cmp.Or(r.Title(), Short(r.ID)))
 	}
-	return Release{}, fmt.Errorf("%q: %w: it names %d of %s", to, ErrNoPrevious, len(found), strings.Join(kept, ", "))
+	return Release{}, fmt.Errorf("%q: %w: it names %d of what the node has: %s", name, ErrNotAttached, len(found),
+		cmp.Or(strings.Join(titles, ", "), "no store"))
 }
 
 // releasesWhere returns the releases that are wanted.
-func (s *State) releasesWhere(wanted func(Release) bool) (found []Release) {
-	for _, r := range s.Releases {
+func releasesWhere(all []Release, wanted func(Release) bool) (found []Release) {
+	for _, r := range all {
 		if wanted(r) {
 			found = append(found, r)
 		}
@@ -190,9 +224,14 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	}
 	names := slices.Collect(maps.Keys(current.Sets))
 	s.SetsToRemove = append(s.SetsToRemove, names...)
+	stale := r.stale(*s, *current)
+	if stale {
+		others, _ := r.others(*s)
+		s.SetsToRemove = append(s.SetsToRemove, others...)
+	}
 	slices.Sort(s.SetsToRemove)
 	s.SetsToRemove = slices.Compact(s.SetsToRemove)
-	if s.SetsPending || r.checkSets(*s) != nil { // the folder has the sets of another release
+	if s.SetsPending || stale { // these are not its sets
 		return nil
 	}
 	sets := map[string]string{}
@@ -210,32 +249,51 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	return nil
 }
 
-// checkSets returns an ErrOtherSets if the folder has exactly the sets of another release than the current one.
+// checkSets returns an ErrOtherSets if the folder has sets of another release instead of those of the current one.
 func (r releases) checkSets(s State) error {
 	current := s.release(s.Current)
-	if current == nil || s.SetsPending || r.has(current.Sets, nil) {
+	if current == nil || s.SetsPending || r.has(current.Sets) {
 		return nil
 	}
-	for _, other := range s.Releases {
-		if other.ID != s.Current && len(other.Sets) > 0 && r.has(other.Sets, current.Sets) {
-			return fmt.Errorf("%w: %s has those of %s, and %s is current", ErrOtherSets, r.sets, other.Title(), current.Title())
-		}
+	if _, of := r.others(s); of != "" {
+		return fmt.Errorf("%w: %s has those of %s, and %s is current", ErrOtherSets, r.sets, of, current.Title())
 	}
 	return nil
 }
 
-// has reports whether the folder has these sets, and none of the others that are not among them.
-func (r releases) has(sets, others map[string]string) bool {
-	for name, text := range sets {
-		if found, err := os.ReadFile(filepath.Join(r.sets, name)); err != nil || string(found) != text {
-			return false
-		}
-	}
-	for name := range others {
-		if _, both := sets[name]; both {
+// stale reports whether the folder has the sets of another release than the current one, or nothing any more.
+func (r releases) stale(s State, current Release) bool {
+	entries, err := os.ReadDir(r.sets)
+	visible := func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
+	empty := ignoreNotExist(err) == nil && !slices.ContainsFunc(entries, visible)
+	return empty && len(current.Sets) > 0 || r.checkSets(s) != nil
+}
+
+// others returns the files in the folder that are, to the byte, sets of another release than the current one, and the
+// title of one of these releases; "" if there is none.
+func (r releases) others(s State) (names []string, of string) {
+	entries, _ := os.ReadDir(r.sets) // whoever reads the sets reports the error
+	for _, e := range entries {
+		content, err := os.ReadFile(filepath.Join(r.sets, e.Name()))
+		text := string(content)
+		if current := s.release(s.Current); err != nil || current != nil && current.Sets[e.Name()] == text {
 			continue
 		}
-		if _, err := os.Lstat(filepath.Join(r.sets, name)); !errors.Is(err, fs.ErrNotExist) {
+		i := slices.IndexFunc(s.Releases, func(other Release) bool { return other.Sets[e.Name()] == text && text != "" })
+		switch {
+		case i >= 0:
+			names, of = append(names, e.Name()), s.Releases[i].Title()
+		case slices.Contains(s.FormerSets, digest.FromString(text)):
+			names, of = append(names, e.Name()), cmp.Or(of, "one that the node does not keep")
+		}
+	}
+	return names, of
+}
+
+// has reports whether the folder has these sets.
+func (r releases) has(sets map[string]string) bool {
+	for name, text := range sets {
+		if found, err := os.ReadFile(filepath.Join(r.sets, name)); err != nil || string(found) != text {
 			return false
 		}
 	}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -42,6 +44,9 @@ type State struct {
 	// SetsToRemove are file names in that folder: sets of other releases. When the current sets are
 	// written, the files that are not among them are removed.
 	SetsToRemove []string `json:"setsToRemove,omitempty"`
+	// FormerSets are the digests of sets of releases that are not kept any more, the last ones last: a folder that has
+	// one was rolled back.
+	FormerSets []digest.Digest `json:"formerSets,omitempty"`
 	// Removed are the IDs of stores that were attached and then removed. They are not attached
 	// again automatically: udev reports a medium that stays in its drive at every boot.
 	Removed []digest.Digest `json:"removed,omitempty"`
@@ -115,6 +120,8 @@ type Release struct {
 	// Store that has its images now: after a compaction, the compacted one.
 	Store digest.Digest `json:"store"`
 	pinset.ReleaseID
+	// Attached is when it came to the node; zero for the appliance's own.
+	Attached time.Time `json:"attached,omitzero"`
 	// Sets are files for the folder of sets, by their names: as they were attached, or, of a
 	// release that was current before, as they were when another became current.
 	Sets map[string]string `json:"sets"`
@@ -270,6 +277,7 @@ func (s *State) attachedAs(id digest.Digest) *Store {
 func (s State) clone() State {
 	s.Stores, s.Releases = slices.Clone(s.Stores), slices.Clone(s.Releases)
 	s.SetsToRemove, s.Removed = slices.Clone(s.SetsToRemove), slices.Clone(s.Removed)
+	s.FormerSets = slices.Clone(s.FormerSets)
 	return s
 }
 
@@ -281,6 +289,9 @@ func (s *State) previous() *Release {
 	}
 	return &s.Releases[i-1]
 }
+
+// maxFormerSets is how many sets of releases that are not kept are remembered.
+const maxFormerSets = 64
 
 // makeCurrent makes a release current, after the one that was current, and drops the releases
 // before the last keep. It never drops the appliance's own: its store cannot be detached.
@@ -301,8 +312,14 @@ func (s *State) makeCurrent(r Release, keep int) {
 	for i, o := range order {
 		if i >= first || o.ID == "" {
 			s.Releases = append(s.Releases, o)
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(o.Sets)) {
+			sum := digest.FromString(o.Sets[name])
+			s.FormerSets = append(slices.DeleteFunc(s.FormerSets, func(d digest.Digest) bool { return d == sum }), sum)
 		}
 	}
+	s.FormerSets = s.FormerSets[max(0, len(s.FormerSets)-maxFormerSets):]
 	s.Current, s.SetsPending, s.RollingBack = r.ID, true, false
 }
 

@@ -1,8 +1,11 @@
 package stores
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -53,5 +56,33 @@ func TestDropStore(t *testing.T) {
 	}
 	if s.drop(two); len(s.Releases) != 1 {
 		t.Errorf("got the releases %+v, want the current one", s.Releases)
+	}
+}
+
+// The current release is the first one; the one before it is the next one after a rollback.
+func TestStandings(t *testing.T) {
+	own := Release{ReleaseID: pinset.ReleaseID{Number: 1}}
+	a := Release{ID: "a", ReleaseID: pinset.ReleaseID{Number: 2}, Attached: time.Unix(2, 0)}
+	b := Release{ID: "b", ReleaseID: pinset.ReleaseID{Number: 3}, Attached: time.Unix(3, 0)}
+	noNumber := Release{ID: "b", Attached: b.Attached}
+	for name, c := range map[string]struct {
+		s    State
+		want string
+	}{
+		"nothing attached":       {State{}, ""},
+		"attached":               {State{Releases: []Release{own, a}, Current: "a"}, "2 current, 1 previous"},
+		"two":                    {State{Releases: []Release{own, a, b}, Current: "b"}, "3 current, 2 previous, 1 kept"},
+		"rolled back":            {State{Releases: []Release{own, b, a}, Current: "a"}, "2 current, 3 next, 1 kept"},
+		"without numbers":        {State{Releases: []Release{noNumber, a}, Current: "a"}, "2 current, 0 next"},
+		"rolled back to the own": {State{Releases: []Release{a, own}}, "1 current, 2 next"},
+	} {
+		releases, standings := c.s.Standings()
+		var got []string
+		for i, r := range releases {
+			got = append(got, fmt.Sprint(r.Number, " ", standings[i]))
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%s: got %s, want %s", name, got, c.want)
+		}
 	}
 }

@@ -42,7 +42,7 @@ func (s State) check() error {
 			return fmt.Errorf("refused: %w", err)
 		}
 	}
-	if err := checkDigests("removed", s.Removed); err != nil {
+	if err := errors.Join(checkDigests("removed", s.Removed), checkDigests("formerSets", s.FormerSets)); err != nil {
 		return err
 	}
 	for _, name := range s.SetsToRemove {

@@ -23,6 +23,36 @@ type Status struct {
 	Verification mount.Verification
 }
 
+// Standings of the releases that a node keeps. The next one is what a rollback has left, to which another returns.
+const (
+	StandingCurrent  = "current"
+	StandingPrevious = "previous"
+	StandingNext     = "next"
+	StandingKept     = "kept"
+)
+
+// Standings are what the releases that the node keeps are, the current one first, in the order in which they were it.
+func (s *State) Standings() (releases []Release, standings []string) {
+	current, previous := s.release(s.Current), s.previous()
+	for _, r := range slices.Backward(s.Releases) {
+		newer := current != nil && r.Attached.After(current.Attached)
+		if current != nil && r.Number > 0 && current.Number > 0 {
+			newer = r.Number > current.Number
+		}
+		standing := StandingKept
+		switch {
+		case r.ID == s.Current:
+			standing = StandingCurrent
+		case previous != nil && r.ID == previous.ID && newer:
+			standing = StandingNext
+		case previous != nil && r.ID == previous.ID:
+			standing = StandingPrevious
+		}
+		releases, standings = append(releases, r), append(standings, standing)
+	}
+	return releases, standings
+}
+
 // ownSlot is the base name of the slot for the appliance's own store.
 const ownSlot = "0"
 

@@ -38,6 +38,8 @@ type testStore struct {
 	extra []int
 	// link is the link name of its layer; "" for the one that layers above refer to.
 	link string
+	// set is the name of its set; "" for s.
+	set string
 	// lock changes the lock, and tags are further names of the image; nil is fine.
 	lock func(*pinset.Lock)
 	tags []string
@@ -126,13 +128,14 @@ type object map[string]any
 // write writes the files of the store into a folder.
 func (s testStore) write(t *testing.T, dir string) {
 	t.Helper()
+	name := cmp.Or(s.set, "s")
 	lock := pinset.Lock{
 		Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + goruntime.GOARCH),
-		Sets:      []pinset.LockedSet{{Name: "s", Images: []string{pinOf(s.n)}}},
+		Sets:      []pinset.LockedSet{{Name: name, Images: []string{pinOf(s.n)}}},
 		ReleaseID: s.id(),
 	}
 	file := func(name, content string) { write(t, filepath.Join(dir, name), content) }
-	file("pinbox/sets/s.yaml", string(sample.SetNamed("s", pinOf(s.n))))
+	file("pinbox/sets/"+name+".yaml", string(sample.SetNamed(name, pinOf(s.n))))
 	var layers []layout.Layer
 	var images []layout.Image
 	for _, n := range append([]int{s.n}, s.extra...) {
@@ -183,6 +186,9 @@ func (s testStore) writeDelta(t *testing.T, dir string) {
 	delta := pinset.Delta{Version: pinset.DeltaVersion, Bases: []pinset.Base{}}
 	chain := layersOf(s.n)
 	for _, layer := range chain[:len(chain)-1] {
+		if slices.ContainsFunc(s.extra, func(n int) bool { return idOf("layer", n) == layer }) {
+			continue
+		}
 		delta.Needs = append(delta.Needs, pinset.Need{Layer: layer, Link: layout.LinkName(layer)})
 	}
 	if len(delta.Needs) == 0 {

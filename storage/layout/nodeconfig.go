@@ -45,9 +45,23 @@ type NodeConfig struct {
 	Program pinset.Program `json:"program,omitzero"`
 	// Pins is who pins images, on a node of OpenShift; "" on any other.
 	Pins Pins `json:"pins,omitempty"`
+	// Sets is whether the node is meant to have sets; "" means SetsRequired.
+	Sets Sets `json:"sets,omitempty"`
 	// ImageVolumes is what the node does about images of image volumes; "" means ImageVolumesReport.
 	ImageVolumes ImageVolumes `json:"imageVolumes,omitempty"`
 }
+
+// Sets is whether a node is meant to have sets.
+type Sets string
+
+// With SetsRequired, a node that has none is not ready, unless they come from an API. With SetsOptional, it is.
+const (
+	SetsRequired Sets = "required"
+	SetsOptional Sets = "optional"
+)
+
+// Validate returns an error for another value.
+func (s Sets) Validate() error { return oneOf("sets", s, SetsRequired, SetsOptional) }
 
 // Pins is who pins images on a node that OpenShift's Machine Config Operator manages.
 type Pins string
@@ -135,7 +149,7 @@ func (c NodeConfig) Validate() error {
 		}
 	}
 	errs = append(errs, c.ReleaseID.Check(), c.Verity.Validate(), c.Signed.Validate(), c.Pins.Validate(),
-		c.ImageVolumes.Validate())
+		c.Sets.Validate(), c.ImageVolumes.Validate())
 	return errors.Join(errs...)
 }
 

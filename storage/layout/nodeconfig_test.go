@@ -52,6 +52,7 @@ func TestReadNodeConfig(t *testing.T) {
 			layout.NodeConfig{}, `verity is "on"; it must be auto, require or off`,
 		},
 		`{"version": 1, "pins": "on"}`:         {layout.NodeConfig{}, `pins is "on"; it must be operator or node`},
+		`{"version": 1, "sets": "none"}`:       {layout.NodeConfig{}, `sets is "none"; it must be required or optional`},
 		`{"version": 1, "imageVolumes": "on"}`: {layout.NodeConfig{}, `imageVolumes is "on"; it must be report or copy`},
 		`{"version": 1, "name": "a\"b"}`:       {layout.NodeConfig{}, "quotes, backslashes or control characters"},
 		`{"version": 1, "release": -1}`:        {layout.NodeConfig{}, "release -1: negative"},
