@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 // keys for a part the first is used.
 var nameParts = struct{ registry, repository, image, tag, version, digest []string }{
 	registry:   []string{"registry", "imageRegistry", "hub"},
-	repository: []string{"repository", "imageRepository", "newName"},
+	repository: []string{"repository", "imageRepository", "newName", "repo", "base"},
 	image:      []string{"baseImage", "image", "imageName"},
 	tag:        []string{"newTag", "tag", "imageTag"},
 	version:    []string{"imageVersion", "version", "appVersion"},
@@ -24,6 +25,8 @@ var nameParts = struct{ registry, repository, image, tag, version, digest []stri
 // base of components, the version of what an image belongs to.
 type shared struct {
 	prefix, tag, version string
+	// outer is the next version above, however far.
+	outer string
 }
 
 // sharedBy returns what the names below a mapping share, with what they shared above it. A version is for the next
@@ -34,11 +37,13 @@ func sharedBy(n *yaml.Node, above shared) shared {
 		for _, key := range []string{"registry", "imageRegistry", "hub", "base"} {
 			text := document.Text(document.Field(of, key))
 			if strings.ContainsAny(text, "./") && !strings.Contains(text, "://") {
-				below.prefix, below.tag = text, document.Text(document.Field(of, "tag"))
+				below.prefix = text
+				_, below.tag = part(of, nameParts.tag, nil)
 			}
 		}
 	}
 	_, below.version = part(n, nameParts.version, nil)
+	below.outer = cmp.Or(below.version, above.outer)
 	return below
 }
 
@@ -68,6 +73,17 @@ func joinParts(n *yaml.Node, below bool, above shared, taken map[*yaml.Node]bool
 	digestNode, digest := part(n, nameParts.digest, nil)
 	if document.Field(n, "chart") != nil { // the repository of a chart
 		return "", nil
+	}
+	switch repositoryNode { // these keys have other meanings by themselves
+	case nil:
+	case document.Field(n, "repo"):
+		if registry == "" && !below {
+			return "", nil
+		}
+	case document.Field(n, "base"):
+		if digest == "" {
+			return "", nil
+		}
 	}
 
 	// The path.
@@ -109,7 +125,10 @@ func joinParts(n *yaml.Node, below bool, above shared, taken map[*yaml.Node]bool
 		tag = above.tag
 	case above.version != "" && (below || image != ""):
 		tag = above.version
-	case !below || repository == "":
+	case above.outer != "" && document.Field(n, "tag") != nil: // an empty tag stands for a version of the whole
+		tag = above.outer
+	case repository != "" && (below || image != "" && hasHost(name)):
+	default:
 		return "", nil
 	}
 	switch {

@@ -98,12 +98,20 @@ func (w *walker) parts(n *yaml.Node, key string, in object) {
 	if in.none {
 		return
 	}
-	name, used := joinParts(n, imageKey(key), in.shared, w.taken)
+	above := sharedBy(n, in.shared) // with the mapping's own global
+	above.version = in.shared.version
+	name, used := joinParts(n, imageKey(key), above, w.taken)
 	w.joined(name, used, in)
+	imageNode, image := part(n, []string{"image"}, w.taken)
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if value := n.Content[i+1]; !w.taken[value] {
-			name, used := joinBeside(n, n.Content[i].Value, value)
+		key, value := n.Content[i].Value, n.Content[i+1]
+		if !w.taken[value] {
+			name, used := joinBeside(n, key, value)
 			w.joined(name, used, in)
+		}
+		// Each such version is an image: defaultImageVersion, defaultGpuImageVersion.
+		if tag := document.Text(value); tag != "" && image != "" && !named(image) && strings.HasSuffix(key, "ImageVersion") {
+			w.joined(image+":"+tag, []*yaml.Node{imageNode, value}, in)
 		}
 	}
 }
