@@ -13,7 +13,7 @@ import (
 // nameParts are the keys of a name in parts, as in custom resources, values of charts, and Kustomizations. Of several
 // keys for a part the first is used.
 var nameParts = struct{ registry, repository, image, tag, version, digest []string }{
-	registry:   []string{"registry", "imageRegistry", "hub"},
+	registry:   []string{"registry", "imageRegistry", "hub", "imageRemote"},
 	repository: []string{"repository", "imageRepository", "newName", "repo", "base"},
 	image:      []string{"baseImage", "image", "imageName"},
 	tag:        []string{"newTag", "tag", "imageTag"},
@@ -47,10 +47,28 @@ func sharedBy(n *yaml.Node, above shared) shared {
 	return below
 }
 
+// spelled returns the value of a key in any spelling, as imageTag, image_tag, image-tag and IMAGE_TAG; nil if there is
+// none.
+func spelled(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		spelling := n.Content[i].Value
+		if len(spelling) <= len(key)+2 && strings.EqualFold(separators.Replace(spelling), key) {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// separators are left out of keys to compare them.
+var separators = strings.NewReplacer("_", "", "-", "")
+
 // part returns the first key of a mapping that has a text, and is not in taken.
 func part(n *yaml.Node, keys []string, taken map[*yaml.Node]bool) (value *yaml.Node, text string) {
 	for _, key := range keys {
-		value := document.Field(n, key)
+		value := spelled(n, key)
 		if text := strings.TrimSpace(document.Text(value)); text != "" && !taken[value] {
 			return value, strings.TrimPrefix(strings.TrimPrefix(text, "docker://"), "https://")
 		}
@@ -76,11 +94,11 @@ func joinParts(n *yaml.Node, below bool, above shared, taken map[*yaml.Node]bool
 	}
 	switch repositoryNode { // these keys have other meanings by themselves
 	case nil:
-	case document.Field(n, "repo"):
+	case spelled(n, "repo"):
 		if registry == "" && !below {
 			return "", nil
 		}
-	case document.Field(n, "base"):
+	case spelled(n, "base"):
 		if digest == "" {
 			return "", nil
 		}

@@ -102,7 +102,10 @@ func (w *walker) parts(n *yaml.Node, key string, in object) {
 	above.version = in.shared.version
 	name, used := joinParts(n, imageKey(key), above, w.taken)
 	w.joined(name, used, in)
-	imageNode, image := part(n, []string{"image"}, w.taken)
+	imageNode, image := part(n, nameParts.image, w.taken)
+	if image != "" && !strings.ContainsAny(image, "/:@") && runs(n) && !in.nested { // busybox
+		w.joined(image, []*yaml.Node{imageNode}, in)
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		if !w.taken[value] {
@@ -114,6 +117,16 @@ func (w *walker) parts(n *yaml.Node, key string, in object) {
 			w.joined(image+":"+tag, []*yaml.Node{imageNode, value}, in)
 		}
 	}
+}
+
+// runs reports whether a mapping is a container, which may stand in any list or patch.
+func runs(n *yaml.Node) bool {
+	for _, key := range []string{"command", "args", "volumeMounts"} {
+		if list := document.Field(n, key); list != nil && list.Kind == yaml.SequenceNode && len(list.Content) > 0 {
+			return spelled(n, "repository") == nil && spelled(n, "registry") == nil
+		}
+	}
+	return false
 }
 
 // joined adds a name that was joined of values, which are no names by themselves.
