@@ -131,6 +131,7 @@ func objectOf(n *yaml.Node) (o object, ok bool) {
 		o.name += "/" + name
 	}
 	o.from = liveOf(n, kind)
+	o.none = grouped && strings.HasSuffix(kind, "Report") // of scanners and policies: what was there
 	for _, k := range imageKinds() {
 		if k.group == group && (len(k.kinds) == 0 || slices.Contains(k.kinds, kind)) {
 			o.none, o.unsure, o.expression, o.fields = k.none, k.unsure, k.expression, append(o.fields, k.fields...)

@@ -121,7 +121,8 @@ func mentions(text, key string) (all []mention) {
 		word := text[:end]
 		text = text[end:]
 		trimmed := strings.Trim(word, ".:-")
-		if name, ok := cutTransport(trimmed, before); ok && named(name) && !seen[name] {
+		filled := strings.HasPrefix(text, "$") || strings.HasPrefix(text, "{") // the rest is filled in: b:v$(VERSION)
+		if name, ok := cutTransport(trimmed, before); ok && named(name) && !seen[name] && !filled {
 			if ref, _, ok := imageOf(name, imageKey(before)); ok {
 				seen[name] = true
 				all = append(all, mention{text: name, ref: ref, line: line})

@@ -255,6 +255,9 @@ func (w *walker) use(n *yaml.Node, f imageField, in object) {
 	if image != nil && image.Kind != yaml.ScalarNode {
 		use.Image = Field{unrendered, w.file, image.Line} // YAML parses two braces as mappings
 	}
+	if _, _, err := pinset.Expand(use.Image.Text); in.none && err != nil { // a pattern of a policy
+		return
+	}
 	if in.nested { // it may be a template, or an example in a document
 		if _, err := pinset.ParseReference(use.Image.Text); err != nil {
 			return

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 
@@ -12,8 +13,8 @@ import (
 // nameParts are the keys of a name in parts, as in custom resources, values of charts, and Kustomizations. Of several
 // keys for a part the first is used.
 var nameParts = struct{ registry, repository, image, tag, version, digest []string }{
-	registry:   []string{"registry", "imageRegistry", "hub"},
-	repository: []string{"repository", "imageRepository", "newName"},
+	registry:   []string{"registry", "imageRegistry", "hub", "imageRemote"},
+	repository: []string{"repository", "imageRepository", "newName", "repo", "base"},
 	image:      []string{"baseImage", "image", "imageName"},
 	tag:        []string{"newTag", "tag", "imageTag"},
 	version:    []string{"imageVersion", "version", "appVersion"},
@@ -24,6 +25,8 @@ var nameParts = struct{ registry, repository, image, tag, version, digest []stri
 // base of components, the version of what an image belongs to.
 type shared struct {
 	prefix, tag, version string
+	// outer is the next version above, however far.
+	outer string
 }
 
 // sharedBy returns what the names below a mapping share, with what they shared above it. A version is for the next
@@ -34,18 +37,38 @@ func sharedBy(n *yaml.Node, above shared) shared {
 		for _, key := range []string{"registry", "imageRegistry", "hub", "base"} {
 			text := document.Text(document.Field(of, key))
 			if strings.ContainsAny(text, "./") && !strings.Contains(text, "://") {
-				below.prefix, below.tag = text, document.Text(document.Field(of, "tag"))
+				below.prefix = text
+				_, below.tag = part(of, nameParts.tag, nil)
 			}
 		}
 	}
 	_, below.version = part(n, nameParts.version, nil)
+	below.outer = cmp.Or(below.version, above.outer)
 	return below
 }
+
+// spelled returns the value of a key in any spelling, as imageTag, image_tag, image-tag and IMAGE_TAG; nil if there is
+// none.
+func spelled(n *yaml.Node, key string) *yaml.Node {
+	if n == nil || n.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		spelling := n.Content[i].Value
+		if len(spelling) <= len(key)+2 && strings.EqualFold(separators.Replace(spelling), key) {
+			return n.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// separators are left out of keys to compare them.
+var separators = strings.NewReplacer("_", "", "-", "")
 
 // part returns the first key of a mapping that has a text, and is not in taken.
 func part(n *yaml.Node, keys []string, taken map[*yaml.Node]bool) (value *yaml.Node, text string) {
 	for _, key := range keys {
-		value := document.Field(n, key)
+		value := spelled(n, key)
 		if text := strings.TrimSpace(document.Text(value)); text != "" && !taken[value] {
 			return value, strings.TrimPrefix(strings.TrimPrefix(text, "docker://"), "https://")
 		}
@@ -68,6 +91,17 @@ func joinParts(n *yaml.Node, below bool, above shared, taken map[*yaml.Node]bool
 	digestNode, digest := part(n, nameParts.digest, nil)
 	if document.Field(n, "chart") != nil { // the repository of a chart
 		return "", nil
+	}
+	switch repositoryNode { // these keys have other meanings by themselves
+	case nil:
+	case spelled(n, "repo"):
+		if registry == "" && !below {
+			return "", nil
+		}
+	case spelled(n, "base"):
+		if digest == "" {
+			return "", nil
+		}
 	}
 
 	// The path.
@@ -109,7 +143,10 @@ func joinParts(n *yaml.Node, below bool, above shared, taken map[*yaml.Node]bool
 		tag = above.tag
 	case above.version != "" && (below || image != ""):
 		tag = above.version
-	case !below || repository == "":
+	case above.outer != "" && document.Field(n, "tag") != nil: // an empty tag stands for a version of the whole
+		tag = above.outer
+	case repository != "" && (below || image != "" && hasHost(name)):
+	default:
 		return "", nil
 	}
 	switch {

@@ -98,14 +98,35 @@ func (w *walker) parts(n *yaml.Node, key string, in object) {
 	if in.none {
 		return
 	}
-	name, used := joinParts(n, imageKey(key), in.shared, w.taken)
+	above := sharedBy(n, in.shared) // with the mapping's own global
+	above.version = in.shared.version
+	name, used := joinParts(n, imageKey(key), above, w.taken)
 	w.joined(name, used, in)
+	imageNode, image := part(n, nameParts.image, w.taken)
+	if image != "" && !strings.ContainsAny(image, "/:@") && runs(n) && !in.nested { // busybox
+		w.joined(image, []*yaml.Node{imageNode}, in)
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if value := n.Content[i+1]; !w.taken[value] {
-			name, used := joinBeside(n, n.Content[i].Value, value)
+		key, value := n.Content[i].Value, n.Content[i+1]
+		if !w.taken[value] {
+			name, used := joinBeside(n, key, value)
 			w.joined(name, used, in)
 		}
+		// Each such version is an image: defaultImageVersion, defaultGpuImageVersion.
+		if tag := document.Text(value); tag != "" && image != "" && !named(image) && strings.HasSuffix(key, "ImageVersion") {
+			w.joined(image+":"+tag, []*yaml.Node{imageNode, value}, in)
+		}
 	}
+}
+
+// runs reports whether a mapping is a container, which may stand in any list or patch.
+func runs(n *yaml.Node) bool {
+	for _, key := range []string{"command", "args", "volumeMounts"} {
+		if list := document.Field(n, key); list != nil && list.Kind == yaml.SequenceNode && len(list.Content) > 0 {
+			return spelled(n, "repository") == nil && spelled(n, "registry") == nil
+		}
+	}
+	return false
 }
 
 // joined adds a name that was joined of values, which are no names by themselves.

@@ -116,6 +116,19 @@ func TestNamesInParts(t *testing.T) {
 		"global: {hub: quay.io/istio, tag: 1.2.3, proxy: {image: proxyv2}}":                "quay.io/istio/proxyv2:1.2.3",
 		"global: {hub: quay.io/istio, tag: 1.2.3}, pilot: {image: pilot}":                  "quay.io/istio/pilot:1.2.3",
 		"base: quay.io/a, components: {one: {image: x, tag: '1'}}":                         "quay.io/a/x:1",
+		"hub: '', tag: '', image: pilot, global: {hub: quay.io/istio, tag: 1.2.3}":         "quay.io/istio/pilot:1.2.3",
+		"global: {imageRegistry: quay.io/a, imageTag: v1}, ui: {image: {repository: ui}}":  "quay.io/a/ui:v1",
+		"version: v2, runtime: {one: {image: a/one, tag: ''}, two: {image: a/two}}":        "docker.io/a/one:v2 docker.io/a/two:latest",
+		"hook: {image: {registry: docker.io, repo: a/kubectl, tag: 1.25.15}}":              "docker.io/a/kubectl:1.25.15",
+		"odh: {base: quay.io/a/b, digest: '" + digest[1:] + "'}":                           "quay.io/a/b" + digest,
+		"operator: {repository: nvcr.example/n, image: operator}":                          "nvcr.example/n/operator:latest",
+		"image: a/server, defaultImageVersion: '1', defaultGpuImageVersion: 1-gpu":         "docker.io/a/server:1 docker.io/a/server:1-gpu",
+		"IMAGE_NAME: quay.io/a/b, IMAGE_VERSION: v1":                                       "quay.io/a/b:v1",
+		"image-remote: quay.io/a, image-name: b, image-tag: v1, image-key: b":              "quay.io/a/b:v1",
+		"value: [{name: x, image: busybox, command: [sh]}]":                                "docker.io/library/busybox:latest",
+		"vgpu: {repository: '', image: manager, args: [x]}":                                "",
+		"source: {repo: example/app, tag: v1}":                                             "",
+		"base: quay.io/a, tag: v1":                                                         "",
 		"image: {repository: '{{ .x }}', tag: '1'}":                                        "",
 		"chart: {repository: 'https://charts.example.com', version: 1.2.3}":                "",
 		"source: {chart: app, repository: quay.io/charts, version: 1.2.3}":                 "",
@@ -143,6 +156,7 @@ func TestNoImages(t *testing.T) {
 		"in: 'image-registry.openshift-image-registry.svc:5000/a/b:1', imagePolicy: Always, time: '2026/01:02'",
 		"imagePullSecrets: [{name: quay.io/a/b}], from: {kind: ImageStreamTag, name: 'b:1'}, image: auto",
 		"gallery: /subscriptions/x/images/y/versions/1, image: ubuntu-22.04, script: 'curl $REGISTRY/a/b:1 %s/c:2'",
+		"at: 'quay.io/a/b:v$(VERSION)', in: 'quay.io/a/b:v{{ .version }}'",
 	} {
 		if certain, possible := found(t, inObject(fields)); certain+possible != "" {
 			t.Errorf("got %q for certain and %q as possible, want neither\n%s", certain, possible, fields)
@@ -150,6 +164,10 @@ func TestNoImages(t *testing.T) {
 	}
 	for _, object := range []string{
 		"apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nspec: {rules: [{imageReferences: ['quay.io/a/b:1']}]}\n",
+		"apiVersion: kyverno.io/v1\nkind: Policy\nspec: {pattern: {spec: {containers: [{image: '!*:latest'}]}}}\n",
+		"apiVersion: kyverno.io/v1\nkind: Policy\nspec: {pattern: {spec: {containers: [{image: 'quay.io/{{ x }}'}]}}}\n",
+		"apiVersion: kyverno.io/v1\nkind: Policy\nspec: {pattern: {spec: {containers: [{image: 'quay.io/a/b:1.*'}]}}}\n",
+		"apiVersion: scans.example.com/v1\nkind: PodReport\nspec: {image: {repository: a/b, tag: '1'}}\n",
 		"apiVersion: v1\nkind: Event\nmessage: 'Pulling image quay.io/a/b:1'\n",
 	} {
 		if certain, possible := found(t, object); certain+possible != "" {
