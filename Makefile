@@ -24,7 +24,7 @@ DEBIAN_BENCH := btrfs-progs e2fsprogs erofs-utils isal podman skopeo squashfs-to
 # The architectures that nodes may have: pinset.Architectures.
 ARCHITECTURES := amd64 arm64 ppc64le riscv64 s390x
 
-.PHONY: build release release-test docs docs-test node cross demo test crio-test flaky weekly weekly-boot weekly-flaky weekly-fuzz weekly-nodes kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
+.PHONY: build release release-test docs docs-test node cross demo test crio-test flaky weekly weekly-boot weekly-flaky weekly-fuzz weekly-nodes kube-test simulation fresh-test boot-test live-iso deps docs-deps lint-deps kube-deps boot-deps bench-deps peers kube-peers crio-peers golden page pictures bench bench-attach bench-parts vet measure lint mutate fuzz soak
 build:
 	$(GOBUILD) -o bin/ ./cmd/pinbox ./cmd/pinbox-node
 
@@ -77,8 +77,7 @@ allroot = $(if $(filter 0,$(shell id -u)),PINBOX_TEST_ALL=1)
 
 # The tests with a real CRI-O again, with the newest one in place of the oldest. In CI: make crio-test NEWEST='-run …'
 NEWEST =
-crio-test: deps peers
-	$(MAKE) -C fixtures/peers ../../bin/peers/crio-1.36
+crio-test: deps peers crio-peers
 	PINBOX_CRIO=crio-1.36 $(allroot) fixtures/left.sh go test -count=1 -p 2 -timeout 30m $(NEWEST) ./cmd/pinbox-node ./fixtures/stores
 
 # The tests of PKG TIMES times, in a random order, on a machine that is busy: make flaky PKG=./fixtures/stores
@@ -154,6 +153,9 @@ peers: bin/peers/debian.tar
 
 kube-peers:
 	$(MAKE) -C fixtures/peers kubernetes
+
+crio-peers:
+	$(MAKE) -C fixtures/peers ../../bin/peers/crio-1.36
 
 vet:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
