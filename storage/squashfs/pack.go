@@ -19,7 +19,7 @@ import (
 
 // PackVersion is the version of the pack format, docs/format.md, and of the way in which blocks
 // are made. Packs of other versions cannot be used.
-const PackVersion = "4"
+const PackVersion = "5"
 
 // ErrDamaged reports that a pack or an image does not have the bytes that were written.
 var ErrDamaged = fault.New(fault.Damaged, "pack or image is damaged",

@@ -189,7 +189,7 @@ func TestPacksAreClosed(t *testing.T) {
 // compress.
 func TestPackVersion(t *testing.T) {
 	for compression, want := range map[squashfs.Compression]string{
-		squashfs.Zstd: "c7e2e96502441375", squashfs.Gzip: "052a9d5fc194a315", squashfs.None: "02c530875176aece",
+		squashfs.Zstd: "efd2b7e8bbf40c79", squashfs.Gzip: "93907ceb95e10602", squashfs.None: "9a8b43bac14ef9d4",
 	} {
 		t.Run(string(compression), func(t *testing.T) {
 			content := pack(t, squashfs.Options{Compression: compression}, func(p *squashfs.Packer, root *squashfs.Inode) {
@@ -225,7 +225,7 @@ func TestDamagedIndex(t *testing.T) {
 // A pack of another version is refused, even if its index is intact.
 func TestPackOfAnotherVersion(t *testing.T) {
 	good := smallPack(t)
-	newer := bytes.Replace(good, []byte("pinbox pack v4\n"), []byte("pinbox pack v5\n"), 1)
+	newer := bytes.Replace(good, []byte("pinbox pack v5\n"), []byte("pinbox pack v6\n"), 1)
 	compressor, err := squashfs.NewCompressor(squashfs.Options{})
 	if err != nil {
 		t.Fatal(err)
