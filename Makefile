@@ -91,7 +91,7 @@ boot-test: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot -timeout 80m -parallel 2 -v ./fixtures/live
 
 # What takes longer than a commit can wait for; each part can run alone. All of it takes a day on two cores.
-weekly: weekly-boot crio-test weekly-flaky weekly-fuzz weekly-nodes soak mutate release-test
+weekly: weekly-boot weekly-flaky weekly-fuzz weekly-nodes soak mutate release-test
 weekly-boot: deps boot-deps peers bin/peers/live.iso
 	go test $(GOFLAGS),boot,weekly -timeout 120m -parallel 2 -v ./fixtures/live
 weekly-flaky:

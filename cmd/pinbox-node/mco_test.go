@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The tests of the Machine Config Operator and of origin for pinned images, by
@@ -124,6 +125,7 @@ func TestE2PinThenUnpinOneThenAll(t *testing.T) {
 	healthy(t, n)
 	wantPinned(t, n, a)
 	n.RemoveSet("s.yaml")
+	mayHaveNoSets(t, n)
 	s := healthy(t, n)
 	wantPinned(t, n)
 	if _, all := pinnedByCRIO(t, n); len(all) != 2 || len(s.Unpinned) != 2 {
@@ -236,9 +238,22 @@ func TestE9SetDeletedWhileTheNodeReboots(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.RemoveSet("s.yaml")
+	mayHaveNoSets(t, n)
 	n.Start()
 	healthy(t, n)
 	wantPinned(t, n)
+}
+
+// mayHaveNoSets says in the node's configuration that it is meant to have no sets, as it may of an operator.
+func mayHaveNoSets(t *testing.T, n *crio.Node) {
+	t.Helper()
+	config := filepath.Join(n.Root, layout.NodeConfigPath)
+	if err := os.MkdirAll(filepath.Dir(config), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, layout.NodeConfig{Sets: layout.SetsOptional}.Render(), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestE11TwoSetsShareAnImage(t *testing.T) {

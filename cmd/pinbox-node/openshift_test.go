@@ -274,6 +274,7 @@ func TestPolarion81831Degraded(t *testing.T) {
 	n.WriteSet("bad.yaml", sample.SetNamed("bad", bad))
 	degraded(t, n, "bad", bad)
 	n.RemoveSet("bad.yaml")
+	mayHaveNoSets(t, n)
 	for _, c := range healthy(t, n).Conditions {
 		if c.Status != "False" {
 			t.Errorf("got %+v without the set, want neither progressing nor degraded", c)
