@@ -53,10 +53,10 @@ func RenderStores(slots []string, internalRepair bool) []byte {
 	var b strings.Builder
 	b.WriteString("[crio]\n")
 	if len(slots) > 0 {
-		b.WriteString("# Read-only image stores, mounted or empty.\n" +
-			"storage_option = [\n")
-		for some := range slices.Chunk(slots, 3) {
-			fmt.Fprintf(&b, "  \"overlay.imagestore=%s\",\n", strings.Join(some, ","))
+		b.WriteString("# Read-only image stores, mounted or empty.\nstorage_option = [\n")
+		for two := range slices.Chunk(slots, 2) {
+			// Each is an option of its own: CRI-O drops one that storage.conf has, too, only if both are equal.
+			b.WriteString("  \"overlay.imagestore=" + strings.Join(two, "\", \"overlay.imagestore=") + "\",\n")
 		}
 		b.WriteString("]\n")
 	}

@@ -90,10 +90,10 @@ func TestStoresGolden(t *testing.T) {
 		if err := toml.Unmarshal(got, &config); err != nil {
 			t.Fatal(err)
 		}
-		var stores []string // CRI-O splits the value of an option at its commas
+		var stores []string // an option each
 		for _, option := range config.Crio.StorageOption {
-			listed, _ := strings.CutPrefix(option, "overlay.imagestore=")
-			stores = append(stores, strings.Split(listed, ",")...)
+			store, _ := strings.CutPrefix(option, "overlay.imagestore=")
+			stores = append(stores, store)
 		}
 		if c := config.Crio; !slices.Equal(stores, crio.Slots()) || c.InternalRepair == nil || *c.InternalRepair != repair {
 			t.Errorf("%s: got %+v, want 8 stores, internal_repair %v", name, c, repair)

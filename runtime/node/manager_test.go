@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,12 @@ func newManager(t *testing.T, base string, bytes string) stores.Manager {
 func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
 	t.Helper()
 	etc := filepath.Dir(sets)
+	if _, err := os.Stat(filepath.Join(etc, "node.json")); errors.Is(err, fs.ErrNotExist) { // most stores of tests have no sets
+		config := layout.NodeConfig{Sets: layout.SetsOptional}.Render()
+		if err := os.WriteFile(filepath.Join(etc, "node.json"), config, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o := Open(Settings{
 		State: state, Sets: sets, CRIODir: t.TempDir(), Keys: filepath.Join(etc, "keys.d"), Config: filepath.Join(etc, "node.json"),
 	})
