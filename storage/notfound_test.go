@@ -21,6 +21,7 @@ func TestNotFoundByCode(t *testing.T) {
 		"its text":                  `{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}`,
 		"no repository":             `{"errors":[{"code":"NAME_UNKNOWN"}]}`,
 		"no errors":                 `{"errors":[]}`,
+		"an error without a code":   `{"errors":[{"status":404,"message":"not here"}]}`,
 		"HTML":                      "<html>not here</html>",
 	} {
 		t.Run(name, func(t *testing.T) {

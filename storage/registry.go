@@ -335,10 +335,10 @@ func statusOf(err error) int {
 	return 0
 }
 
-// unknownCode reports whether an error is about a body with an error code that the library does not know.
+// unknownCode reports whether an error is about a body with an error code that the library does not know, or with none.
 func unknownCode(err error) bool {
 	var coded errcode.ErrorCoder
-	return errors.As(err, &coded) && coded.ErrorCode() == errcode.ErrorCodeUnknown
+	return errors.As(err, &coded) && coded.ErrorCode().Descriptor().Code == errcode.ErrorCodeUnknown
 }
 
 // certificateText is in the texts of crypto/tls.CertificateVerificationError.
