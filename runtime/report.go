@@ -86,7 +86,8 @@ func (r report) status(previous Status, now time.Time) Status {
 	s := Status{
 		Version: StatusVersion, Time: now.UTC(), Node: r.node, Runtime: r.version, Owner: r.owner, Pools: r.pools,
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, LatePulls: r.latePulls,
-		ReloadDue: r.reloadDue, Releases: r.releases, Stores: r.stores, OwnStore: r.own, Program: r.program, Cluster: r.cluster,
+		ReloadDue: r.reloadDue, Releases: r.releases, Stores: r.stores, OwnStore: r.own, Program: r.program,
+		Cluster:     r.cluster,
 		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
 		SetAside: r.asideImages(),
 	}

@@ -26,8 +26,8 @@ type client struct {
 	file, document *http.Client
 }
 
-// newClient returns a client that asks the proxies of the environment, as curl does, and does not unpack what it gets. A
-// server that is sure to exist is waited for although it has not answered yet.
+// newClient returns a client that asks the proxies of the environment, as curl does, and does not unpack what it gets.
+// A server that is sure to exist is waited for although it has not answered yet.
 func newClient(o Options, sure bool) client {
 	dial := o.dial
 	if dial == nil {

@@ -127,8 +127,8 @@ type fetching struct {
 	plain bool
 }
 
-// run fetches until part has all bytes and the digest. Content that has another one is fetched once more: an interrupted
-// fetch may have begun with that of an earlier release.
+// run fetches until part has all bytes and the digest. Content that has another one is fetched once more: an
+// interrupted fetch may have begun with that of an earlier release.
 func (f *fetching) run(ctx context.Context) error {
 	fi, err := f.part.Stat()
 	if err != nil {

@@ -23,8 +23,8 @@ func Is(source string) bool {
 	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
 }
 
-// Find asks a server for everything but the store itself, which is a file, or in a folder if the path ends with a slash.
-// A store that could not be attached for its signature is an error here, before it is fetched.
+// Find asks a server for everything but the store itself, which is a file, or in a folder if the path ends with a
+// slash. A store that could not be attached for its signature is an error here, before it is fetched.
 func Find(ctx context.Context, source string, o Options) (s Store, err error) {
 	u, err := url.Parse(source)
 	switch {

@@ -15,8 +15,8 @@ import (
 const RegistriesPath = "/etc/containers/registries.conf.d/50-pinbox-mirrors.conf"
 
 // UdevRulesPath sorts after 60-persistent-storage.rules, which finds file systems. The rules name a unit: SYSTEMD_WANTS
-// starts it when a device becomes active (systemd.device(5)), and a drive that was empty at boot is active already, since
-// 60-cdrom_id.rules makes it inactive only when a medium is removed. The kernel reports that a medium has changed
+// starts it when a device becomes active (systemd.device(5)), and a drive that was empty at boot is active already,
+// since 60-cdrom_id.rules makes it inactive only when a medium is removed. The kernel reports that a medium has changed
 // (block/disk-events.c).
 const UdevRulesPath = "/etc/udev/rules.d/70-pinbox.rules"
 

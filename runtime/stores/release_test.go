@@ -693,7 +693,8 @@ func TestSetsOfUsers(t *testing.T) {
 }
 
 // A store that the node has becomes current by its number, its digest or its slot, also an older one, one that came
-// without its sets, and the current one if the folder of sets is not its own. A name that is no file says what there is.
+// without its sets, and the current one if the folder of sets is not its own. A name that is no file says
+// what there is.
 func TestAttachByName(t *testing.T) {
 	d := newNode(t, numbered(0, 1))
 	first := d.attach(stores.AttachOptions{Source: numbered(1, 2).folder(t)})
