@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/loopback"
 	"github.com/pinbox/pinbox/runtime"
 )
 
@@ -24,11 +24,16 @@ func TestMetricsAreServedOnLoopback(t *testing.T) {
 			t.Errorf("%s: got %v, want that it is refused", address, err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := loopback.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
+	defer port.Release()
+	address := port.Host()
+	l, err := port.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := serveMetrics(t.Context(), address, log); err == nil {
 		t.Error("got no error for an address that is taken")
 	}
