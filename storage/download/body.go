@@ -30,10 +30,12 @@ type body struct {
 
 // Read returns errors of the connection as *Lost.
 func (b *body) Read(p []byte) (int, error) {
-	start := time.Now()
-	timer := time.AfterFunc(b.limit-b.waited, func() { b.cancel(ErrStalled) })
-	n, err := b.body.Read(p)
-	timer.Stop()
+	n, err, start := 0, b.ctx.Err(), time.Now()
+	if err == nil { // else what had arrived before the end would be read nevertheless
+		timer := time.AfterFunc(b.limit-b.waited, func() { b.cancel(ErrStalled) })
+		n, err = b.body.Read(p)
+		timer.Stop()
+	}
 	took := time.Since(start)
 	if b.fast != nil {
 		b.fast.rate.add(n, took)
