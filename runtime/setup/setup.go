@@ -104,6 +104,11 @@ func New(o Options) (s Setup, err error) {
 	if o.ImageStore != "" && !s.host.exists(o.ImageStore) {
 		return s, fmt.Errorf("%w: the image has no %s", ErrOptions, o.ImageStore)
 	}
+	if o.ImageStore != "" {
+		if err := s.host.checkImageStore(o.ImageStore); err != nil {
+			return s, err
+		}
+	}
 	if !s.host.live && strings.HasPrefix(o.Program, "/usr/local/") {
 		// ostree makes it a link to /var, which is no part of an image; bootc's base images have a read-only one.
 		if target, err := look(s.host, "/usr/local", (*os.Root).Readlink); err == nil {

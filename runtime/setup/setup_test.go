@@ -24,6 +24,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/setup"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 const crioUnit = "[Unit]\nDescription=CRI-O\n[Service]\nEnvironmentFile=-/etc/sysconfig/crio\n" +
@@ -383,6 +384,35 @@ func TestLinksOutOfTheImage(t *testing.T) {
 	if _, err := setup.New(setup.Options{Root: root}); !errors.Is(err, setup.ErrOptions) ||
 		!strings.Contains(err.Error(), "--program /usr/bin/pinbox-node") {
 		t.Errorf("got %v, want ErrOptions and the cure", err)
+	}
+}
+
+// A store that each boot of the image would refuse is refused when it is set up, also behind a link of the image.
+func TestStoreOfTheImageHasANumber(t *testing.T) {
+	for name, number := range map[string]int64{"no number": 0, "a number": 7} {
+		t.Run(name, func(t *testing.T) {
+			lock := pinset.Lock{Version: pinset.LockVersion, Platform: "linux/amd64"}
+			lock.ReleaseID = pinset.ReleaseID{Name: "edge", Number: number}
+			var text strings.Builder
+			if err := lock.Encode(&text); err != nil {
+				t.Fatal(err)
+			}
+			root := image(t, with(rpm, "usr/share/store/store.squashfs", "", "usr/share/store/"+layout.LockFile, text.String()))
+			if err := os.Symlink("/usr/share/store", filepath.Join(root, "usr/share/latest")); err != nil {
+				t.Fatal(err)
+			}
+			before := fixtures.Tree(t, root)
+			for _, path := range []string{"/usr/share/store", "/usr/share/latest"} {
+				_, err := setup.New(setup.Options{Root: root, ImageStore: path})
+				refused := errors.Is(err, pinset.ErrNoNumber) && strings.Contains(err.Error(), path)
+				if number > 0 && err != nil || number == 0 && !refused {
+					t.Errorf("%s with the number %d: got %v", path, number, err)
+				}
+			}
+			if diff := cmp.Diff(before, fixtures.Tree(t, root)); diff != "" {
+				t.Errorf("the image was changed (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 
