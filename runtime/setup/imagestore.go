@@ -3,42 +3,43 @@ package setup
 import (
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
+	"path"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
-	"github.com/pinbox/pinbox/storage/release"
 )
 
-// checkImageStore returns an error for a store in the image that the boot would refuse since its release has no
+// checkImageStore returns an error for a store in the image that each boot would refuse since its release has no
 // number: a node could not tell whether the one in its next image is newer. It asks the lock beside the store; a store
 // without one has only its own, which is read when it is attached.
 func (h host) checkImageStore(name string) error {
-	f, err := h.open(name, unix.O_PATH)
+	dir := name
+	f, err := h.open(name, unix.O_PATH|unix.O_DIRECTORY)
+	switch {
+	case err == nil:
+		_ = f.Close() // nothing was written to it
+	case errors.Is(err, unix.ENOTDIR):
+		dir = path.Dir(name)
+	default:
+		return err
+	}
+	beside := path.Join(dir, layout.LockFile)
+	if f, err = h.openFile(beside); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	path := name
-	if h.root != "/" { // where the links of the image lead
-		if path, err = os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd())); err != nil {
-			return err
-		}
-	}
-	r, err := release.Open(path, nil)
+	lock, err := pinset.DecodeLock(f)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", beside, err)
 	}
-	defer r.Close()
-	lock, err := r.Lock()
-	switch {
-	case release.IsMissing(err) || errors.Is(err, release.ErrNotAppliance):
-		return nil
-	case err != nil:
-		return err
-	case lock.Number == 0:
+	if lock.Number == 0 {
 		return fault.With(fmt.Errorf("%s: %w", name, pinset.ErrNoNumber), fault.Input,
 			"build the store with a number, metadata.release of the appliance file")
 	}

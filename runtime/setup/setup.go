@@ -101,10 +101,10 @@ func New(o Options) (s Setup, err error) {
 			return s, fmt.Errorf("%w: %q must start with / and have letters, digits and ._-/ only", ErrOptions, name)
 		}
 	}
-	if o.ImageStore != "" && !s.host.exists(o.ImageStore) {
-		return s, fmt.Errorf("%w: the image has no %s", ErrOptions, o.ImageStore)
-	}
 	if o.ImageStore != "" {
+		if !s.host.exists(o.ImageStore) {
+			return s, fmt.Errorf("%w: the image has no %s", ErrOptions, o.ImageStore)
+		}
 		if err := s.host.checkImageStore(o.ImageStore); err != nil {
 			return s, err
 		}

@@ -401,8 +401,14 @@ func TestStoreOfTheImageHasANumber(t *testing.T) {
 			if err := os.Symlink("/usr/share/store", filepath.Join(root, "usr/share/latest")); err != nil {
 				t.Fatal(err)
 			}
+			outside := filepath.Join(t.TempDir(), "lock")
+			write(t, filepath.Dir(outside), "lock", "of the host, and no lock")
+			write(t, root, "usr/share/linked/store.squashfs", "")
+			if err := os.Symlink(outside, filepath.Join(root, "usr/share/linked", layout.LockFile)); err != nil {
+				t.Fatal(err)
+			}
 			before := fixtures.Tree(t, root)
-			for _, path := range []string{"/usr/share/store", "/usr/share/latest"} {
+			for _, path := range []string{"/usr/share/store", "/usr/share/latest", "/usr/share/store/store.squashfs"} {
 				_, err := setup.New(setup.Options{Root: root, ImageStore: path})
 				refused := errors.Is(err, pinset.ErrNoNumber) && strings.Contains(err.Error(), path)
 				if number > 0 && err != nil || number == 0 && !refused {
@@ -411,6 +417,9 @@ func TestStoreOfTheImageHasANumber(t *testing.T) {
 			}
 			if diff := cmp.Diff(before, fixtures.Tree(t, root)); diff != "" {
 				t.Errorf("the image was changed (-before +after):\n%s", diff)
+			}
+			if _, err := setup.New(setup.Options{Root: root, ImageStore: "/usr/share/linked"}); err != nil {
+				t.Errorf("got %v, want that a file outside of the image is not read", err)
 			}
 		})
 	}

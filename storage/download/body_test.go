@@ -121,3 +121,17 @@ func TestOnlyTimeInReadCounts(t *testing.T) {
 		}
 	})
 }
+
+// What has arrived is not read any more after the end of a request: a fetch that is interrupted ends where it is.
+func TestBodyEndsWithItsContext(t *testing.T) {
+	ctx, end := context.WithCancel(t.Context())
+	f := bodyOf(ctx, func(context.Context) io.ReadCloser { return io.NopCloser(strings.NewReader("abc")) })
+	defer f.Close()
+	if _, err := io.ReadFull(f, make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	if n, err := f.Read(make([]byte, 2)); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %d bytes, %v, want none and %v", n, err, context.Canceled)
+	}
+}
