@@ -73,8 +73,20 @@ func parseHelp(path []string, text string) help {
 	return h
 }
 
+// known are the helps of the programs, which several tests read: a program is started for each command.
+var known = map[string][]help{}
+
 // helps returns the help of a program and of all its commands, except cobra's own.
-func helps(t *testing.T, program string, path ...string) []help {
+func helps(t *testing.T, program string) []help {
+	t.Helper()
+	if known[program] == nil {
+		known[program] = helpsBelow(t, program)
+	}
+	return known[program]
+}
+
+// helpsBelow returns the help of a command and of all commands below it.
+func helpsBelow(t *testing.T, program string, path ...string) []help {
 	t.Helper()
 	r := run(t, program, append(slices.Clone(path), "--help")...)
 	if r.code != 0 || r.errOut != "" {
@@ -84,7 +96,7 @@ func helps(t *testing.T, program string, path ...string) []help {
 	all := []help{h}
 	for _, c := range h.commands {
 		if c != "help" && c != "completion" {
-			all = append(all, helps(t, program, append(slices.Clone(path), c)...)...)
+			all = append(all, helpsBelow(t, program, append(slices.Clone(path), c)...)...)
 		}
 	}
 	return all

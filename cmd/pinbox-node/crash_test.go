@@ -164,10 +164,10 @@ func TestKilledAtEveryStep(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// In CI every second step: a sweep takes half a minute of a processor.
+	// In CI every fourth step: a sweep takes half a minute of a processor.
 	first, stride := 1, 1
 	if fixtures.Soak(t, 1) == 1 {
-		first, stride = 1+rand.N(2), 2
+		first, stride = 1+rand.N(4), 4
 	}
 	t.Logf("from step %d, each step of %d", first, stride)
 	for name, test := range map[string]struct {
@@ -308,7 +308,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	n.WriteSet("s.yaml", sample.SetNamed("s", sets[0]...))
 	healthy(t, n)
 	var now []string
-	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 30)
+	k, kills := fixtures.NewKiller(t), fixtures.Soak(t, 12)
 	for i := 1; k.Kills() < kills; i++ {
 		now = sets[i%2]
 		n.WriteSet("s.yaml", sample.SetNamed("s", now...))

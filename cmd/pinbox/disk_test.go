@@ -110,14 +110,14 @@ func TestDisksOfAnySize(t *testing.T) {
 
 // Whichever operation fails on the disk with the output, the cache and the temporary files, nothing incomplete gets
 // its name, and the next run succeeds. `make soak` has all of some 400 faults, and a usual run one of each kind and one
-// in 16.
+// in 32.
 func TestFaultAtEachOperationOfACommand(t *testing.T) {
 	commands, want := diskCommands(t)
 	for _, name := range []string{"build with an ISO", "medium"} { // the others write nothing else
 		t.Run(name, func(t *testing.T) {
 			args, disk := commands[name], fixtures.NewFaultyDisk(t)
 			dir := disk.Path("dir")
-			disk.OneIn = 16
+			disk.OneIn = 32
 			run := func() (code int, stderr string) {
 				t.Setenv("TMPDIR", disk.Dir)
 				t.Setenv("XDG_CACHE_HOME", disk.Path("cache"))

@@ -56,9 +56,9 @@ func TestKilledCommandIsDoneAgain(t *testing.T) {
 			undisturbed := t.TempDir()
 			run(undisturbed, t.TempDir())
 			want := fixtures.Tree(t, undisturbed)
-			usual := 10
+			usual := 4
 			if name == "thin delta" { // of which the least is written in one go
-				usual = 20
+				usual = 8
 			}
 			k, kills := fixtures.NewKiller(t), fixtures.Soak(t, usual)
 			for k.Kills() < kills {

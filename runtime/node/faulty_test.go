@@ -75,7 +75,7 @@ func TestFaultAtEachOperationOfANode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			disk := fixtures.NewFaultyDisk(t)
-			disk.OneIn = 8
+			disk.OneIn = 24
 			m := newManagerIn(t, folders[0], disk.Path("state"), disk.Path("sets.d"))
 			if c.again == nil {
 				c.again = c.do
