@@ -1,6 +1,7 @@
 package inspect_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/inspect"
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -65,6 +67,16 @@ func TestSinceAnOlderStore(t *testing.T) {
 			checkComparison(t, now.Since(old))
 		})
 	}
+}
+
+// The page of a lock that is compared with another one has the same bytes as before.
+func TestPageGolden(t *testing.T) {
+	report := readPath(t, filepath.Join("..", "..", "fixtures", "golden", "pinbox.lock.json"))
+	var text bytes.Buffer
+	if err := report.Since(report).HTML(&text, "1.2.3"); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Golden(t, "lock.html", text.Bytes())
 }
 
 // checkComparison reads the rows of the page of TestSinceAnOlderStore.

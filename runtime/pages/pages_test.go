@@ -1,12 +1,15 @@
 package pages_test
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/browser"
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/runtime/pages"
@@ -47,6 +50,18 @@ func openFleet(t *testing.T) *browser.Page {
 		t.Fatal(err)
 	}
 	return browser.Open(t, f.Name())
+}
+
+// The page has the same bytes as before, and leaves out the tables that have no row.
+func TestPageGolden(t *testing.T) {
+	var whole, empty bytes.Buffer
+	err := errors.Join(pages.Fleet(&whole, summary(), "pinbox 1.2.3"),
+		pages.Fleet(&empty, fleet.Summary{Time: now}, "pinbox 1.2.3"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Golden(t, "fleet.html", whole.Bytes())
+	fixtures.Golden(t, "empty.html", empty.Bytes())
 }
 
 // The rows of a table, as a reader sees them, say what is there, what is missing, why, and for how long.

@@ -15,7 +15,7 @@ var (
 	style string
 )
 
-// Page is what a page shows. All of it is text, but for Style, Scripts and the HTML of sections.
+// Page is what a page shows. All of it is text, but for Body, Style and Scripts.
 type Page struct {
 	// Title names what the page is about, such as a node, and About says in the title of the window what of it.
 	Title, About string
@@ -23,64 +23,18 @@ type Page struct {
 	Summary string
 	Notes   []string
 	// Program that has made the page, with its version.
-	Program  string
-	Sections []Section
+	Program string
+	// Body is a template with the name "body" for html/template: sections, of the parts in frame.html. Funcs are the
+	// functions that it calls beside list, which makes the argument of a part, and Of is what it shows.
+	Body  string
+	Funcs template.FuncMap
+	Of    any
 	// Style is added to that of the frame.
 	Style template.CSS
 	// Scripts run at the end, and no others. Data is what they find as JSON in the element "data", for json.Marshal.
 	Scripts []template.JS
 	Data    any
 }
-
-// Section is a part of a page. One without rows, lines and HTML is left out.
-type Section struct {
-	// ID is unique in the page, and Title the heading.
-	ID, Title string
-	// Text stands above the rest, and Note below.
-	Text, Note string
-	Lines      []string
-	Columns    []Column
-	Rows       [][]Cell
-	// HTML is what the caller draws, with its own template.
-	HTML template.HTML
-}
-
-// Column is one of a table: of Text, or of a Number, which stands at the right.
-type Column struct {
-	Title    string
-	IsNumber bool
-}
-
-// Text is a column of texts.
-func Text(title string) Column { return Column{Title: title} }
-
-// Number is a column of numbers.
-func Number(title string) Column { return Column{Title: title, IsNumber: true} }
-
-// Cell is one of a table. The first of a row names the row.
-type Cell struct {
-	Text string
-	// Code is a line below, such as a digest, and More are further ones.
-	Code string
-	More []string
-	// State gives the text a colour.
-	State State
-	// Of is the whole of which Part is drawn as a bar; 0 for no bar.
-	Part, Of int64
-}
-
-// State of a thing: the zero value is none.
-type State string
-
-// What is Good needs nothing; of what is Busy nobody has to take care; what is Bad needs somebody.
-const (
-	Good State = "good"
-	Busy State = "busy"
-	Bad  State = "bad"
-)
-
-// Shown reports whether the section has something to show.
-func (s Section) Shown() bool { return len(s.Rows)+len(s.Lines)+len(s.HTML) > 0 }
 
 // Frame is the style of all pages.
 func (Page) Frame() template.CSS { return template.CSS(style) }
@@ -98,14 +52,13 @@ func (p Page) Sources() string {
 	return sources[1:]
 }
 
-// IsNumber reports whether a column of the table has numbers.
-func (s Section) IsNumber(column int) bool {
-	return column < len(s.Columns) && s.Columns[column].IsNumber
-}
-
 // Write writes the page.
 func (p Page) Write(w io.Writer) error {
-	t, err := template.New("frame").Parse(frame)
+	list := func(all ...any) []any { return all }
+	t, err := template.New("frame").Funcs(template.FuncMap{"list": list}).Funcs(p.Funcs).Parse(frame)
+	if err == nil {
+		_, err = t.Parse(p.Body)
+	}
 	if err != nil {
 		return err
 	}
