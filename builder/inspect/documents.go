@@ -37,8 +37,12 @@ func readDocuments(ctx context.Context, r *release.Release, good []string) (all 
 		all, err = inFolder(r, sums)
 	case release.Medium:
 		all, err = inISO(r, sums)
-	default:
-		all, err = loneLock(r)
+	default: // a lock
+		var lock release.Document
+		if lock, err = r.Open(r.Names.Lock); err == nil {
+			all = []Document{{Name: r.Names.Lock, Size: lock.Size}}
+			err = lock.Close()
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -119,14 +123,6 @@ func inISO(r *release.Release, sums layout.Sums) (all []Document, err error) {
 		all = append(all, Document{Name: artifact.IgnitionFile, Size: config.Size})
 	}
 	return all, nil
-}
-
-func loneLock(r *release.Release) ([]Document, error) {
-	f, err := r.Open(r.Names.Lock)
-	if err != nil {
-		return nil, err
-	}
-	return []Document{{Name: r.Names.Lock, Size: f.Size}}, f.Close()
 }
 
 // missingOf are the documents that the sums list and that are not there. A store in parts is listed as a whole, too.

@@ -5,7 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
+	"hash/maphash"
 	"io/fs"
 	"path"
 	"slices"
@@ -46,11 +46,9 @@ const listed = 100
 type count struct {
 	report Report
 	// owners are the extents of the store.
-	owners map[uint64]owner
-	// paths are the files of each layer: what they take, by the hash of their paths.
-	paths           []map[uint64]int64
+	owners          map[uint64]owner
 	largest, hidden []File
-	firstImage      []string // of each layer
+	seed            maphash.Seed // of the hashes of paths: a store has half a million of them
 }
 
 // owner is who has an extent: an image, or -1 if several have it.
@@ -61,7 +59,7 @@ type owner struct {
 
 func newCount(lock pinset.Lock) *count {
 	c := &count{report: Report{ReleaseID: lock.ReleaseID, Platform: lock.Platform, Artifacts: lock.Artifacts}}
-	c.owners = map[uint64]owner{}
+	c.owners, c.seed = map[uint64]owner{}, maphash.MakeSeed()
 	c.report.tree, c.report.lock = &Folder{Name: lock.Name}, lock
 	numbers := map[string]int{}
 	for n, img := range lock.Images {
@@ -74,8 +72,8 @@ func newCount(lock pinset.Lock) *count {
 				numbers[l.ID] = number
 				c.report.Layers = append(c.report.Layers, Layer{
 					DiffID: l.DiffID, Parent: parent, Blob: l.Size, Unpacked: l.UnpackedSize, Elsewhere: true, id: l.ID, image: n,
+					first: img.Pin,
 				})
-				c.firstImage = append(c.firstImage, img.Pin)
 			}
 			layer := &c.report.Layers[number]
 			if layer.Images++; layer.image != n {
@@ -86,7 +84,6 @@ func newCount(lock pinset.Lock) *count {
 		}
 		c.report.Images = append(c.report.Images, i)
 	}
-	c.paths = make([]map[uint64]int64, len(c.report.Layers))
 	return c
 }
 
@@ -98,8 +95,8 @@ func (c *count) layers(ctx context.Context, image *squashfs.Reader) error {
 		if _, err := image.Lstat(root); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		layer.Elsewhere, layer.Unpacked, c.paths[number] = false, 0, map[uint64]int64{}
-		top := c.report.tree.member(c.group(number)).member(layer.DiffID.Encoded()[:12])
+		layer.Elsewhere, layer.Unpacked, layer.paths = false, 0, map[uint64]int64{}
+		top := c.report.tree.member(layer.group()).member(layer.DiffID.Encoded()[:12])
 		err := squashfs.Walk(ctx, image, root, func(e squashfs.Entry) error {
 			c.file(number, top, e)
 			return nil
@@ -107,30 +104,31 @@ func (c *count) layers(ctx context.Context, image *squashfs.Reader) error {
 		if err != nil {
 			return fmt.Errorf("layer %s: %w", layer.DiffID, err)
 		}
+		top.sum()
 		top.prune(c.report.Size / partOfTree)
 	}
 	return nil
 }
 
 // group returns the name of the folder of the tree that has a layer.
-func (c *count) group(layer int) string {
-	if l := c.report.Layers[layer]; l.Images > 1 {
+func (l *Layer) group() string {
+	if l.Images > 1 {
 		return fmt.Sprintf("shared by %d images", l.Images)
 	}
-	name, digest, _ := strings.Cut(c.firstImage[layer], "@sha256:")
+	name, digest, _ := strings.Cut(l.first, "@sha256:")
 	return fmt.Sprintf("%s@%.7s", name, digest)
 }
 
 // file counts a file of a layer.
 func (c *count) file(number int, top *Folder, e squashfs.Entry) {
 	layer := &c.report.Layers[number]
-	f := File{Path: e.Path, Layer: number, Image: c.firstImage[number], Size: e.Size}
+	f := File{Path: e.Path, Layer: number, Image: layer.first, Size: e.Size}
 	for _, extent := range e.Extents {
 		f.Stored += c.extent(extent, layer.image)
 	}
-	if hash := hashOf(e.Path); e.Whiteout || e.Mode.IsRegular() {
-		c.hide(number, f, hash)
-		c.paths[number][hash] = f.Stored
+	if hash := maphash.String(c.seed, e.Path); e.Whiteout || e.Mode.IsRegular() {
+		c.hide(layer.Parent, f, hash)
+		layer.paths[hash] = f.Stored
 	}
 	if !e.Mode.IsRegular() {
 		return
@@ -154,9 +152,9 @@ func (c *count) extent(e squashfs.Extent, image int) int64 {
 }
 
 // hide counts the file of a lower layer that a file hides.
-func (c *count) hide(number int, f File, hash uint64) {
-	for lower := c.report.Layers[number].Parent; lower >= 0; lower = c.report.Layers[lower].Parent {
-		if stored, ok := c.paths[lower][hash]; ok {
+func (c *count) hide(lower int, f File, hash uint64) {
+	for ; lower >= 0; lower = c.report.Layers[lower].Parent {
+		if stored, ok := c.report.Layers[lower].paths[hash]; ok {
 			f.Layer, f.Stored = lower, stored
 			c.report.HiddenStored += stored
 			if stored > 0 {
@@ -212,13 +210,6 @@ const (
 	partOfTree = 4000
 )
 
-// hashOf returns the hash of a path: a store has half a million of them.
-func hashOf(name string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name)) // never fails
-	return h.Sum64()
-}
-
 // member returns a member, and makes it if there is none.
 func (f *Folder) member(name string) *Folder {
 	if f.byName == nil {
@@ -243,13 +234,8 @@ func (f *Folder) add(name string, stored int64) {
 	f.Stored, f.Kind = f.Stored+stored, kindOf(name)
 }
 
-// prune sums up the folder, and keeps only its largest members, down to the files, of at least so many bytes.
+// prune keeps only the largest members of a folder that is summed up, down to the files, of at least so many bytes.
 func (f *Folder) prune(least int64) {
-	f.sum()
-	f.cut(least)
-}
-
-func (f *Folder) cut(least int64) {
 	f.byName = nil
 	keep := 0
 	for keep < min(len(f.Members), maxMembers) && f.Members[keep].Stored >= least {
@@ -266,7 +252,7 @@ func (f *Folder) cut(least int64) {
 		for len(m.Members) == 1 && len(m.Members[0].Members) > 0 { // usr/share, if usr has nothing else
 			m.Name, m.Members = m.Name+"/"+m.Members[0].Name, m.Members[0].Members
 		}
-		m.cut(least)
+		m.prune(least)
 	}
 }
 

@@ -198,7 +198,8 @@ func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock
 		if err := img.configure(r, locked.Config); err != nil {
 			v.unread("configuration of "+locked.Pin, err)
 		}
-		if img.Signatures, err = attached(r, locked, metadata[locked.Config.Encoded()]); err != nil {
+		own := []digest.Digest{img.Manifest, locked.Index, img.Digest}
+		if img.Signatures, err = attached(r, locked.Config.Encoded(), own, metadata[locked.Config.Encoded()]); err != nil {
 			v.unread("signatures of "+locked.Pin, err)
 			continue
 		}

@@ -171,7 +171,9 @@ type Layer struct {
 	Elsewhere bool `json:"elsewhere,omitempty"`
 
 	id    string
-	image int // the only one that has it; -1 if several have
+	first string           // the pin of the first image that has it
+	image int              // the only one that has it; -1 if several have
+	paths map[uint64]int64 // what its files take, by the hash of their paths
 }
 
 // File is a file of a layer.

@@ -15,7 +15,6 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
-	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
@@ -26,8 +25,8 @@ const sigstorePrefix = "\x00sigstore-json\n"
 // maxAttached is how many signatures of an image are described.
 const maxAttached = 100
 
-// attached describes the signatures of an image. metadata is that of its record.
-func attached(r *records, locked pinset.LockedImage, metadata string) (all []Attached, err error) {
+// attached describes the signatures of an image, which has these digests. metadata is that of its record.
+func attached(r *records, image string, own []digest.Digest, metadata string) (all []Attached, err error) {
 	if metadata == "" { // other programs leave it out
 		return nil, nil
 	}
@@ -39,7 +38,7 @@ func attached(r *records, locked pinset.LockedImage, metadata string) (all []Att
 		if err := manifest.Validate(); err != nil {
 			return all, err
 		}
-		rest, err := r.read(locked.Config.Encoded(), layout.SignatureKey(manifest))
+		rest, err := r.read(image, layout.SignatureKey(manifest))
 		if err != nil {
 			return all, err
 		}
@@ -54,29 +53,12 @@ func attached(r *records, locked pinset.LockedImage, metadata string) (all []Att
 			if err != nil {
 				return all, err
 			}
-			pin, err := pinset.ParseImage(locked.Pin)
-			if err != nil {
-				return all, err
-			}
-			ours := []digest.Digest{locked.Manifest, locked.Index, pin.Digest}
-			one.Other = one.Manifest == "" || !slices.Contains(ours, one.Manifest)
+			one.Other = one.Manifest == "" || !slices.Contains(own, one.Manifest)
 			all = append(all, one)
 			rest = rest[size:]
 		}
 	}
 	return all, nil
-}
-
-// payload is what is signed of an image, in both forms: container-signature.md of containers/image.
-type payload struct {
-	Critical struct {
-		Identity struct {
-			Reference string `json:"docker-reference"`
-		} `json:"identity"`
-		Image struct {
-			Manifest digest.Digest `json:"docker-manifest-digest"`
-		} `json:"image"`
-	} `json:"critical"`
 }
 
 // describe describes a signature as containers/storage stores it.
@@ -98,11 +80,20 @@ func describe(text []byte) (Attached, error) {
 		}
 		one.Form = "OpenPGP"
 	}
-	var p payload
-	if err := json.Unmarshal(signed, &p); err != nil {
+	var payload struct { // in both forms: container-signature.md of containers/image
+		Critical struct {
+			Identity struct {
+				Reference string `json:"docker-reference"`
+			} `json:"identity"`
+			Image struct {
+				Manifest digest.Digest `json:"docker-manifest-digest"`
+			} `json:"image"`
+		} `json:"critical"`
+	}
+	if err := json.Unmarshal(signed, &payload); err != nil {
 		return one, err
 	}
-	one.Reference, one.Manifest = p.Critical.Identity.Reference, p.Critical.Image.Manifest
+	one.Reference, one.Manifest = payload.Critical.Identity.Reference, payload.Critical.Image.Manifest
 	return one, nil
 }
 
