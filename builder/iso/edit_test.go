@@ -82,7 +82,7 @@ func TestStoreInEveryTree(t *testing.T) {
 				checkTrees(t, out, size, args)
 				checkBase(t, b, out)
 				again := filepath.Join(t.TempDir(), "base.iso")
-				if err := Reset(t.Context(), out, again); err != nil {
+				if err := restore(out, again); err != nil {
 					t.Fatal(err)
 				}
 				if digest(t, again) != digest(t, b) {
@@ -292,7 +292,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 		want error
 	}{
 		"onto itself":     {func() error { return Apply(t.Context(), b, b, Edit{}) }, ErrSameFile},
-		"reset of a base": {func() error { return Reset(t.Context(), b, out) }, ErrNotEdited},
+		"reset of a base": {func() error { return restore(b, out) }, ErrNotEdited},
 		"a store cut short": {func() error {
 			return Apply(t.Context(), b, out, Edit{Additions: []Addition{{"a", 10, strings.NewReader("x")}}})
 		}, io.EOF},
@@ -425,7 +425,7 @@ func TestResetOfRealHeaders(t *testing.T) {
 			if config, err := open(t, content).Ignition(); err != nil || string(config) != "{}" {
 				t.Errorf("got the config %q, %v; want {}", config, err)
 			}
-			if err := Reset(t.Context(), edited, again); err != nil || digest(t, again) != digest(t, b) {
+			if err := restore(edited, again); err != nil || digest(t, again) != digest(t, b) {
 				t.Errorf("got another image, %v; want the base", err)
 			}
 		})

@@ -167,7 +167,6 @@ func TestNoSpace(t *testing.T) {
 		"for the base":  {"1m", func(out string) error { return live.run(t.Context(), out, nil) }},
 		"for the store": {"6m", func(out string) error { return live.run(t.Context(), out, nil) }},
 		"for a medium":  {"6m", func(out string) error { return medium.run(t.Context(), out, nil) }},
-		"for a reset":   {"1m", func(out string) error { return Reset(t.Context(), edited, out) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -213,7 +212,7 @@ func TestReadOnlyBase(t *testing.T) {
 		if fi, err := os.Stat(out); err != nil || fi.Mode() != 0o644 {
 			t.Errorf("got %v, %v; want mode 0644", fi, err)
 		}
-		if err := Reset(t.Context(), out, again); err != nil || digest(t, again) != before {
+		if err := restore(out, again); err != nil || digest(t, again) != before {
 			t.Errorf("reset: got another image, %v; want the base", err)
 		}
 	}

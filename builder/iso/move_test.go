@@ -48,7 +48,7 @@ func TestAreaThatGrows(t *testing.T) {
 			if name == "as CoreOS" { // the library wants a boot catalog
 				checkAgentISO(t, out, area.Length)
 			}
-			if err := Reset(t.Context(), out, again); err != nil {
+			if err := restore(out, again); err != nil {
 				t.Fatal(err)
 			}
 			if digest(t, again) != digest(t, base) {

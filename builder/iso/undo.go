@@ -3,7 +3,6 @@ package iso
 import (
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,20 +51,6 @@ func (ed editor) undo(patches []patch) ([]byte, error) {
 		return nil, err
 	}
 	return b.Bytes(), nil
-}
-
-// Reset writes the base of an edited image to out, byte for byte.
-func Reset(ctx context.Context, edited, out string) error {
-	i, f, err := OpenFile(edited)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	l, err := i.pristine()
-	if err != nil {
-		return fmt.Errorf("%s: %w", edited, err)
-	}
-	return write(ctx, f, l.size, out, 0o644, l, nil)
 }
 
 // pristine returns the layout of the base.

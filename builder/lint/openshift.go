@@ -116,26 +116,9 @@ func Pools(objects source.Objects) []Finding {
 	return l.findings
 }
 
-// AllRequests returns the rows of all versions.
-func AllRequests() []Request { return slices.Clone(requests) }
-
 // Requests returns what asks a registry in a version of OpenShift.
 func Requests(v spec.Minor) []Request {
 	return slices.DeleteFunc(slices.Clone(requests), func(r Request) bool {
 		return v.Before(r.from) || r.until != (spec.Minor{}) && r.until.Before(v)
 	})
-}
-
-// Versions describes the versions of OpenShift that have it.
-func (r Request) Versions() string {
-	none := spec.Minor{}
-	switch {
-	case r.from == none && r.until == none:
-		return "all"
-	case r.from == none:
-		return "to " + r.until.String()
-	case r.until == none:
-		return "from " + r.from.String()
-	}
-	return r.from.String() + " to " + r.until.String()
 }

@@ -29,7 +29,7 @@ func TestRequestsOfTheDocs(t *testing.T) {
 			got = append(got, strings.TrimSpace(line))
 		}
 	}
-	for _, r := range lint.AllRequests() {
+	for _, r := range lint.AllRequests {
 		want = append(want, fmt.Sprintf("| `%s` | %s | %s | %s | %s | %s |", r.Name, r.During, r.Versions(), r.What, r.Cure,
 			r.Source))
 	}

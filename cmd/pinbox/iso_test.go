@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
@@ -58,7 +60,7 @@ func TestLiveISO(t *testing.T) {
 	})
 	t.Run("reset", func(t *testing.T) {
 		original := filepath.Join(t.TempDir(), "original.iso")
-		if err := iso.Reset(t.Context(), image, original); err != nil || sum(t, original) != sum(t, base) {
+		if err := restore(t, image, original); err != nil || sum(t, original) != sum(t, base) {
 			t.Errorf("got %v, want the base", err)
 		}
 	})
@@ -164,7 +166,7 @@ func TestMergedISO(t *testing.T) {
 		t.Errorf("got the config\n%s\nin the ISO, want merged.ign:\n%s", embedded, merged)
 	}
 	original := filepath.Join(t.TempDir(), "original.iso")
-	if err := iso.Reset(t.Context(), image, original); err != nil || sum(t, original) != sum(t, base) {
+	if err := restore(t, image, original); err != nil || sum(t, original) != sum(t, base) {
 		t.Errorf("reset: got %v, want the base", err)
 	}
 }
@@ -448,7 +450,7 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 		})
 	}
 	other := filepath.Join(t.TempDir(), "other.iso")
-	if err := iso.Reset(t.Context(), filepath.Join(dir, "appliance.iso"), other); err != nil {
+	if err := restore(t, filepath.Join(dir, "appliance.iso"), other); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -464,4 +466,14 @@ func TestPrintable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// restore writes the base of a live ISO to out, byte for byte.
+func restore(t *testing.T, edited, out string) error {
+	t.Helper()
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(artifact.Extract(t.Context(), edited, artifact.ISOBase, f), f.Close())
 }

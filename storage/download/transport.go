@@ -42,12 +42,6 @@ func WithRange(ctx context.Context, from, to int64) context.Context {
 	return context.WithValue(ctx, spanKey{}, span{from, to})
 }
 
-// Range returns the part of a blob that a context asks for.
-func Range(ctx context.Context) (from, to int64, ok bool) {
-	s, ok := ctx.Value(spanKey{}).(span)
-	return s.from, s.to, ok
-}
-
 // Transport makes requests again that fail, as long as its Patience lasts.
 type Transport struct {
 	Next     http.RoundTripper
