@@ -33,7 +33,7 @@ var (
 type table struct {
 	Label      string
 	SectorSize int64
-	Length     string `json:"table-length"` // how many entries it has room for; "" for 128
+	Length     int `json:"table-length,string"` // how many entries it has room for; 0 for 128
 	Partitions []entry
 }
 
@@ -59,12 +59,12 @@ func readTable(ctx context.Context, disk string) (table, error) {
 // sfdisk runs sfdisk(8), which every CoreOS has to grow its root partition.
 func sfdisk(ctx context.Context, script string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "sfdisk", args...)
-	var out, problems bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &problems
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("sfdisk: %w: %s", err, bytes.TrimSpace(problems.Bytes()))
+	cmd.Stdin = strings.NewReader(script)
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return nil, fmt.Errorf("sfdisk: %w: %s", err, bytes.TrimSpace(exit.Stderr))
 	}
-	return out.Bytes(), nil
+	return out, err
 }
 
 func parseTable(text []byte) (table, error) {
@@ -125,12 +125,8 @@ func (t table) allocate(disk, size int64) (e entry, err error) {
 // the first free ones to others, such as 5 to /var.
 func (t table) number() (int, error) {
 	highest := layout.PartitionNumber
-	if t.Length != "" {
-		length, err := strconv.Atoi(t.Length)
-		if err != nil {
-			return 0, fmt.Errorf("%w: length %q", ErrTable, t.Length)
-		}
-		highest = min(highest, length)
+	if t.Length > 0 {
+		highest = min(highest, t.Length)
 	}
 	taken := map[int]bool{}
 	for _, p := range t.Partitions {

@@ -48,16 +48,16 @@ func TestAllocateAtTheEndOfTheDisk(t *testing.T) {
 
 func TestNumberOfThePartition(t *testing.T) {
 	for name, test := range map[string]struct {
-		length string
+		length int
 		nodes  []string
 		want   int // 0: none is free
 	}{
-		"of CoreOS":         {"", []string{"/dev/sda1", "/dev/sda2", "/dev/sda3", "/dev/sda4"}, 128},
-		"NVMe":              {"", []string{"/dev/nvme0n1p4", "/dev/nvme0n1p128"}, 127},
-		"by a link":         {"", []string{"/dev/disk/by-id/ata-X-part128", "/dev/disk/by-id/ata-X-part127"}, 126},
-		"longer table":      {"248", []string{"/dev/sda1"}, 128},
-		"short table":       {"4", []string{"/dev/sda1", "/dev/sda4"}, 3},
-		"short, full table": {"2", []string{"/dev/sda1", "/dev/sda2"}, 0},
+		"of CoreOS":         {0, []string{"/dev/sda1", "/dev/sda2", "/dev/sda3", "/dev/sda4"}, 128},
+		"NVMe":              {0, []string{"/dev/nvme0n1p4", "/dev/nvme0n1p128"}, 127},
+		"by a link":         {0, []string{"/dev/disk/by-id/ata-X-part128", "/dev/disk/by-id/ata-X-part127"}, 126},
+		"longer table":      {248, []string{"/dev/sda1"}, 128},
+		"short table":       {4, []string{"/dev/sda1", "/dev/sda4"}, 3},
+		"short, full table": {2, []string{"/dev/sda1", "/dev/sda2"}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			table := table{Length: test.length}
