@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -47,35 +46,13 @@ func mirrorKinds() map[string]mirrorKind {
 // ImageContentSourcePolicies from files, and from all files in folders that end in .yaml, .yml or
 // .json. Warnings describe rules without effect.
 func ReadMirrors(ctx context.Context, paths []string) (rules []mirror.Rule, warnings []string, err error) {
-	seen := map[string]int{} // objects by file
-	var errs []error
-	for _, path := range paths {
-		files, err := expand(path)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		found := 0
-		for _, file := range files {
-			clean := filepath.Clean(file)
-			if n, ok := seen[clean]; ok {
-				found += n
-				continue
-			}
-			m := mirrorReader{origin: file}
-			if err := m.read(ctx, path); err != nil {
-				errs, found = append(errs, err), found+1
-				continue
-			}
-			warnings = append(warnings, m.warnings...)
-			seen[clean] = m.objects
-			rules, found = append(rules, m.rules...), found+m.objects
-		}
-		if found == 0 {
-			errs = append(errs, fmt.Errorf("%s: %w", path, ErrNoMirrors))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	err = readFiles(ctx, paths, ErrNoMirrors, func(file string, content io.Reader) (int, error) {
+		m := mirrorReader{origin: file}
+		err := m.stream(content)
+		rules, warnings = append(rules, m.rules...), append(warnings, m.warnings...)
+		return m.objects, err
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	return rules, warnings, nil
@@ -90,15 +67,6 @@ type mirrorReader struct {
 	objects  int
 	warnings []string
 	errs     []error
-}
-
-func (m *mirrorReader) read(ctx context.Context, path string) error {
-	f, err := open(ctx, m.origin, path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return m.stream(f)
 }
 
 func (m *mirrorReader) stream(r io.Reader) error {

@@ -44,37 +44,15 @@ func (l *PinnedImageSets) Read(context.Context, Options) (Content, error) {
 // Sets are sorted by name. Warnings describe what the cluster's API would refuse, and what was left
 // out.
 func ReadSets(ctx context.Context, paths []string) (sets []pinset.Set, warnings []string, err error) {
-	seen := map[string]bool{}
-	var errs []error
-	for _, path := range paths {
-		files, err := expand(path)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+	err = readFiles(ctx, paths, ErrNoSets, func(file string, content io.Reader) (int, error) {
+		more, others, err := pinset.DecodeSets(content, file)
+		if others > 0 {
+			warnings = append(warnings, fmt.Sprintf("%s: %d objects of other kinds are left out", file, others))
 		}
-		found := 0
-		for _, file := range files {
-			if clean := filepath.Clean(file); seen[clean] {
-				found++
-				continue
-			} else {
-				seen[clean] = true
-			}
-			more, others, err := read(ctx, file, path)
-			if err != nil {
-				errs, found = append(errs, err), found+1
-				continue
-			}
-			if others > 0 {
-				warnings = append(warnings, fmt.Sprintf("%s: %d objects of other kinds are left out", file, others))
-			}
-			sets, found = append(sets, more...), found+len(more)
-		}
-		if found == 0 {
-			errs = append(errs, fmt.Errorf("%s: %w", path, ErrNoSets))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+		sets = append(sets, more...)
+		return len(more), err
+	})
+	if err != nil {
 		return nil, nil, err
 	}
 	slices.SortStableFunc(sets, func(a, b pinset.Set) int { return strings.Compare(a.Name, b.Name) })
@@ -87,13 +65,47 @@ func ReadSets(ctx context.Context, paths []string) (sets []pinset.Set, warnings 
 	return sets, warnings, nil
 }
 
-func read(ctx context.Context, file, path string) ([]pinset.Set, int, error) {
+// readFiles reads files, and all files in folders that end in .yaml, .yml or .json, each once. read returns how many
+// objects a file has, and a path without any is the error none. All files are read, whatever is wrong with one.
+func readFiles(
+	ctx context.Context, paths []string, none error, read func(file string, content io.Reader) (objects int, err error),
+) error {
+	var errs []error
+	seen := map[string]int{} // objects by file
+	for _, path := range paths {
+		files, err := expand(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		found := 0
+		for _, file := range files {
+			clean := filepath.Clean(file)
+			objects, known := seen[clean]
+			if !known {
+				if objects, err = readFile(ctx, file, path, read); err != nil {
+					errs, objects = append(errs, err), 1
+				}
+				seen[clean] = objects
+			}
+			found += objects
+		}
+		if found == 0 {
+			errs = append(errs, fmt.Errorf("%s: %w", path, none))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func readFile(
+	ctx context.Context, file, path string, read func(file string, content io.Reader) (objects int, err error),
+) (objects int, err error) {
 	f, err := open(ctx, file, path)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
 	defer f.Close()
-	return pinset.DecodeSets(f, file)
+	return read(file, f)
 }
 
 // open opens a file of a path that a user names, which may be a pipe, or "-"; a file of a folder may not.
