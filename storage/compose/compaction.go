@@ -209,30 +209,10 @@ func (c *Compaction) Compose(ctx context.Context, files []File, modTime time.Tim
 	if len(c.stores) == 0 {
 		return nil, errors.New("no store to compact")
 	}
-	compressor, err := squashfs.NewCompressor(c.stores[0].Options())
-	if err != nil {
-		return nil, err
+	fill := func(store *Store, out *squashfs.Writer, _ *squashfs.Compressor) (*squashfs.Inode, error) {
+		return c.fill(ctx, store, out, files)
 	}
-	defer compressor.Close()
-	out, err := squashfs.NewWriter(compressor.ImageOptions(modTime))
-	if err != nil {
-		return nil, err
-	}
-	store, err := NewStore(out, compressor, modTime, tmp)
-	if err != nil {
-		return nil, err
-	}
-	root, err := c.fill(ctx, store, out, files)
-	if err != nil {
-		store.Abort()
-		return nil, err
-	}
-	image, err := out.Close(root)
-	if err != nil {
-		store.Abort()
-		return nil, err
-	}
-	return &Composed{image}, nil
+	return composeStore(c.stores[0].Options(), modTime, modTime, tmp, fill)
 }
 
 func (c *Compaction) fill(

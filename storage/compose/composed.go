@@ -3,12 +3,45 @@ package compose
 import (
 	"context"
 	"io"
+	"time"
 
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Composed is a store that is ready to be written.
 type Composed struct{ image *squashfs.Image }
+
+// composeStore prepares a store that fill fills. imageTime is the time of the image, and modTime that of the files that
+// no image has.
+func composeStore(
+	packing squashfs.Options, imageTime, modTime time.Time, tmp string,
+	fill func(*Store, *squashfs.Writer, *squashfs.Compressor) (root *squashfs.Inode, err error),
+) (*Composed, error) {
+	compressor, err := squashfs.NewCompressor(packing)
+	if err != nil {
+		return nil, err
+	}
+	defer compressor.Close()
+	out, err := squashfs.NewWriter(compressor.ImageOptions(imageTime))
+	if err != nil {
+		return nil, err
+	}
+	store, err := NewStore(out, compressor, modTime, tmp)
+	if err != nil {
+		return nil, err
+	}
+	root, err := fill(store, out, compressor)
+	if err != nil {
+		store.Abort()
+		return nil, err
+	}
+	image, err := out.Close(root)
+	if err != nil {
+		store.Abort()
+		return nil, err
+	}
+	return &Composed{image}, nil
+}
 
 // Size returns the size of the store in bytes.
 func (c *Composed) Size() int64 { return c.image.Size() }

@@ -45,37 +45,16 @@ func (r Rebuild) Compose(ctx context.Context) (*Composed, error) {
 	}
 	packing := r.Documents.Options()
 	packing.Workers, packing.Tmp = r.Workers, r.TempDir
-	compressor, err := squashfs.NewCompressor(packing)
-	if err != nil {
-		return nil, err
-	}
-	defer compressor.Close()
-	out, err := squashfs.NewWriter(compressor.ImageOptions(packing.ModTime))
-	if err != nil {
-		return nil, err
-	}
-	store, err := NewStore(out, compressor, own.ModTime(), r.TempDir)
-	if err != nil {
-		return nil, err
-	}
-	b := rebuilder{Rebuild: r, ctx: ctx, store: store, compressor: compressor, packs: map[digest.Digest]pack{}}
-	for _, add := range []func() error{b.addLayers, b.addImages, b.addArtifacts, b.addFiles} {
-		if err := add(); err != nil {
-			store.Abort()
-			return nil, err
+	fill := func(store *Store, _ *squashfs.Writer, compressor *squashfs.Compressor) (*squashfs.Inode, error) {
+		b := rebuilder{Rebuild: r, ctx: ctx, store: store, compressor: compressor, packs: map[digest.Digest]pack{}}
+		for _, add := range []func() error{b.addLayers, b.addImages, b.addArtifacts, b.addFiles} {
+			if err := add(); err != nil {
+				return nil, err
+			}
 		}
+		return store.Close()
 	}
-	root, err := store.Close()
-	if err != nil {
-		store.Abort()
-		return nil, err
-	}
-	image, err := out.Close(root)
-	if err != nil {
-		store.Abort()
-		return nil, err
-	}
-	return &Composed{image}, nil
+	return composeStore(packing, packing.ModTime, own.ModTime(), r.TempDir, fill)
 }
 
 // rebuilder fills the store, in the order in which `pinbox delta` does.
