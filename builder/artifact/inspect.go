@@ -13,9 +13,12 @@ import (
 	"github.com/pinbox/pinbox/storage/release"
 )
 
-// OpenPart opens a part of an ISO by its name in the sums: a file that pinbox added, the Ignition config
-// (IgnitionFile) or the base (ISOBase).
+// OpenPart opens a document by its name in the sums; of an ISO also the Ignition config (IgnitionFile) and the base
+// (ISOBase), which are no files in it.
 func OpenPart(r *release.Release, name string) (release.Document, error) {
+	if r.Image == nil {
+		return r.Open(name)
+	}
 	switch name {
 	case IgnitionFile:
 		config, err := ignitionIn(r)

@@ -76,7 +76,7 @@ func TestPageGolden(t *testing.T) {
 	if err := report.Since(report).HTML(&text, "1.2.3"); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Golden(t, "lock.html", text.Bytes())
+	fixtures.Golden(t, "inspect-lock.html", text.Bytes())
 }
 
 // checkComparison reads the rows of the page of TestSinceAnOlderStore.

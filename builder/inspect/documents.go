@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io/fs"
@@ -145,7 +146,7 @@ func missingOf(r *release.Release, sums layout.Sums, there []Document) (all []Do
 func (d *Document) compare(ctx context.Context, r *release.Release, sums layout.Sums, left *int64) error {
 	listed := sums[d.Name]
 	switch {
-	case d.Files > 0 && len(sums) > 0, isPart(r, d.Name):
+	case d.Files > 0 && len(sums) > 0, d.Kind == partOfStore:
 		d.Sums = Uncompared
 		return nil
 	case d.Sums == Missing || d.Files > 0:
@@ -157,11 +158,7 @@ func (d *Document) compare(ctx context.Context, r *release.Release, sums layout.
 		return nil
 	}
 	*left -= d.Size
-	open := r.Open
-	if r.Form == release.Medium {
-		open = func(name string) (release.Document, error) { return artifact.OpenPart(r, name) }
-	}
-	f, err := open(d.Name)
+	f, err := artifact.OpenPart(r, d.Name)
 	if err != nil {
 		return err
 	}
@@ -225,17 +222,15 @@ func cover(all []Document, sums string) {
 	}
 }
 
-// isPart reports whether a file is a part of the store. The sums have only the whole.
-func isPart(r *release.Release, name string) bool {
-	store, is := layout.CutPart(name)
-	return is && store == r.Names.Store
-}
+// partOfStore is the kind of a part of the store. The sums have only the whole.
+const partOfStore = "part of the store"
 
 // documentKind says what a document is.
 func documentKind(r *release.Release, name string) string {
+	store, isPart := layout.CutPart(name)
 	switch {
-	case isPart(r, name):
-		return "part of the store"
+	case isPart && store == r.Names.Store:
+		return partOfStore
 	case name == r.Names.Store:
 		return "store"
 	case name == r.Names.Lock:
@@ -246,10 +241,8 @@ func documentKind(r *release.Release, name string) string {
 		return "PinnedImageSet"
 	case strings.HasSuffix(name, ".roothash"):
 		return "root hash of the store"
-	case documentKinds[name] != "":
-		return documentKinds[name]
 	}
-	return "file"
+	return cmp.Or(documentKinds[name], "file")
 }
 
 // documentKinds are those of documents that have the same name in all forms.

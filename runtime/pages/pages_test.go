@@ -61,7 +61,7 @@ func TestPageGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	fixtures.Golden(t, "fleet.html", whole.Bytes())
-	fixtures.Golden(t, "empty.html", empty.Bytes())
+	fixtures.Golden(t, "fleet-empty.html", empty.Bytes())
 }
 
 // The rows of a table, as a reader sees them, say what is there, what is missing, why, and for how long.
