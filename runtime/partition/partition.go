@@ -207,30 +207,29 @@ func Install(ctx context.Context, o Options) (r Result, err error) {
 // openStore opens the store of a medium. Its size and digest are those that the copy must have; the digest is from the
 // sums of the medium. It is no store of a delta: that is found out before anything is written, so before the digest is
 // compared; a store that cannot be read is none, and its digest is wrong.
-func openStore(medium string) (store *os.File, content transfer.Content, err error) {
+func openStore(medium string) (_ *os.File, content transfer.Content, err error) {
 	name := filepath.Join(medium, layout.MediumSums)
 	sums, err := os.Open(name)
-	if err == nil {
-		defer sums.Close()
-		content.Digest, err = layout.FindSum(sums, layout.MediumStore)
-		if err == nil && content.Digest == "" {
-			err = errors.New("it has no sum of " + layout.MediumStore)
-		}
-		if err != nil {
-			err = fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	if err == nil {
-		store, err = os.Open(filepath.Join(medium, layout.MediumStore))
-	}
 	if err != nil {
 		return nil, content, fault.Wrap(ErrMedium, err)
 	}
-	fi, err := store.Stat()
+	defer sums.Close()
+	if content.Digest, err = layout.FindSum(sums, layout.MediumStore); err != nil {
+		return nil, content, fault.Wrap(ErrMedium, fmt.Errorf("%s: %w", name, err))
+	}
+	if content.Digest == "" {
+		return nil, content, fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, layout.MediumStore)
+	}
+	store, err := os.Open(filepath.Join(medium, layout.MediumStore))
+	if err != nil {
+		return nil, content, fault.Wrap(ErrMedium, err)
+	}
+	if content.Size, err = store.Seek(0, io.SeekEnd); err == nil {
+		_, err = store.Seek(0, io.SeekStart)
+	}
 	if err != nil {
 		return nil, content, errors.Join(err, store.Close())
 	}
-	content.Size = fi.Size()
 	if files, err := release.NewStore(name, store.Name(), store, content.Size).Files(); err == nil {
 		if _, err = files.Lstat(layout.OwnDelta); err == nil {
 			return nil, content, errors.Join(fmt.Errorf("%s: %w", store.Name(), ErrDelta), store.Close())
