@@ -64,7 +64,7 @@ func DeltasFor(ctx context.Context, o Options, all []sites.Site, max int) (r Sit
 	plan := sites.New(lock, all, max)
 	r = SitesResult{
 		ReleaseID: lock.ReleaseID, Deltas: []SiteDelta{}, Done: append([]string{}, plan.Done...),
-		Unserved: append([]sites.Unserved{}, plan.Unserved...), Warnings: warnings,
+		Unserved: append([]sites.Unserved{}, plan.Unserved...), Warnings: append(warnings, sites.Lacking(lock, all)...),
 	}
 	out := filepath.Clean(o.Out)
 	for i, d := range plan.Deltas {

@@ -127,7 +127,7 @@ var rooms = map[string][]string{
 		"runtime/fleet",
 		"runtime",
 		"runtime/aside runtime/cri runtime/crio runtime/disk runtime/kubelet runtime/registry runtime/stores/mount " +
-			"runtime/transfer runtime/watch",
+			"runtime/transfer runtime/wanted runtime/watch",
 	},
 	"storage": {
 		"storage",

@@ -53,6 +53,8 @@ var metrics = []metric{
 		spaces(func(s SpaceStatus) int64 { return s.Bytes })},
 	one("pinbox_unpinned_images", "Images on the node that no set has any more.",
 		func(s Status) int64 { return int64(len(s.Unpinned)) }),
+	one("pinbox_wanted_images", "Images that pods wanted, and that neither the node nor its sets have.",
+		func(s Status) int64 { return int64(len(s.Wanted)) }),
 	{"pinbox_stores", "Stores by their state: corrupted is a mounted one in which a changed block was read.", false,
 		each("state", countStores, string(StoreMounted), string(Corrupted), string(StoreUnavailable), string(StoreRefused),
 			string(StoreComposing))},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -28,6 +29,7 @@ var degraded = runtime.Status{
 		{State: runtime.Missing, Bytes: 20},
 	},
 	Unpinned: []string{"x", "y"},
+	Wanted:   []wanted.Image{{Name: "quay.io/x/y:1"}, {Name: "quay.io/x/z:1"}},
 	Stores: []runtime.StoreStatus{
 		{
 			Slot: "1", Digest: "sha256:12", ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, State: runtime.StoreMounted,

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -30,6 +31,8 @@ type Configuration struct {
 	CopyVolumes bool
 	// Cluster is what the node knows of the sets of its cluster; nil if it follows none.
 	Cluster *ClusterStatus
+	// Wanted are images that pods wanted, and that the node did not have then.
+	Wanted []wanted.Image
 }
 
 // Stores are the read-only stores of a node.

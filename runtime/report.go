@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -45,6 +46,8 @@ type report struct {
 	before Status
 	// done is the number of images that this pass has pulled.
 	done int
+	// wanted are images that pods wanted, and that the node did not have then.
+	wanted []wanted.Image
 	// totals of this pass and the earlier ones.
 	totals Totals
 }
@@ -89,7 +92,7 @@ func (r report) status(previous Status, now time.Time) Status {
 		ReloadDue: r.reloadDue, Releases: r.releases, Stores: r.stores, OwnStore: r.own, Program: r.program,
 		Cluster:     r.cluster,
 		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
-		SetAside: r.asideImages(),
+		SetAside: r.asideImages(), Wanted: r.missed(now),
 	}
 	if r.present == nil { // the images could not be listed
 		s.Unpinned, s.LatePulls = previous.Unpinned, previous.LatePulls
@@ -117,6 +120,21 @@ func (n nodeState) warnings() []string {
 	}
 	return []string{fmt.Sprintf("the image %s is not on the node by this name, and CRI-O needs it for each pod "+
 		"(pause_image): without a registry no pod starts; put it into a set, with this tag", n.pause)}
+}
+
+// missed are the images that pods wanted, and that neither the node nor its sets have. Without the one that CRI-O needs
+// for each pod, all of them wait.
+func (r report) missed(now time.Time) []wanted.Image {
+	images := r.wanted
+	pause := wanted.FullName(r.pause)
+	named := slices.ContainsFunc(images, func(img wanted.Image) bool { return img.Name == pause })
+	if len(r.warnings()) > 0 && pause != "" && !named {
+		images = append(slices.Clone(images), wanted.Image{Name: pause, Since: now.UTC(), Last: now.UTC()})
+	}
+	return wanted.Missed(images, func(name string) bool {
+		_, present := r.present[name]
+		return present || slices.ContainsFunc(r.want, func(img pinset.Image) bool { return img.String() == name })
+	}, now)
 }
 
 // hideSecrets cuts what URLs have besides a place in the errors of others: CRI-O's, of registries, and of servers.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -62,6 +63,8 @@ type Status struct {
 	// LatePulls are images that were unpinned before they were on the node, and when: CRI-O may still finish a pull of
 	// theirs, and then they are Unpinned.
 	LatePulls map[string]time.Time `json:"latePulls,omitempty"`
+	// Wanted are images that pods wanted, and that neither the node nor its sets have.
+	Wanted []wanted.Image `json:"wanted,omitempty"`
 	// ReloadDue means that CRI-O may not have read the drop-in since it was written.
 	ReloadDue bool `json:"reloadDue,omitempty"`
 	// Progress of the running pulls.

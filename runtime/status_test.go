@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -410,4 +411,41 @@ func FuzzReadStatus(f *testing.F) {
 			t.Errorf("got %v for a status that was written again, want no error", err)
 		}
 	})
+}
+
+// Images that pods wanted are missed until the node has them, or a set does; so is the one that CRI-O needs for each pod.
+func TestMissedImages(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0).UTC()
+	a, b := image("a"), image("b")
+	const tag, pause = "quay.io/x/tag:1", "registry.k8s.io/pause:3.10"
+	logged := []wanted.Image{
+		{Name: a.String(), Since: now, Last: now, Times: 3}, {Name: b.String(), Last: now}, {Name: tag, Last: now},
+	}
+	for name, c := range map[string]struct {
+		change func(*report)
+		want   []string
+	}{
+		"a node without them":   {func(*report) {}, []string{a.String(), b.String(), tag}},
+		"CRI-O lists no images": {func(r *report) { r.present = nil }, []string{a.String(), b.String(), tag}},
+		"one is there":          {func(r *report) { r.present[tag] = false }, []string{a.String(), b.String()}},
+		"a set has one":         {func(r *report) { r.want = []pinset.Image{a} }, []string{b.String(), tag}},
+		"no pause image":        {func(r *report) { r.pause = pause }, []string{a.String(), b.String(), tag, pause}},
+		"a pause image":         {func(r *report) { r.pause, r.present[pause] = pause, true }, []string{a.String(), b.String(), tag}},
+		"a pause image was logged": {func(r *report) {
+			r.pause, r.wanted = pause, []wanted.Image{{Name: pause, Last: now}}
+		}, []string{pause}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := testReport(nil)
+			r.wanted = logged
+			c.change(&r)
+			var got []string
+			for _, img := range r.status(Status{}, now).Wanted {
+				got = append(got, img.Name)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -74,6 +75,9 @@ func (s Status) check() error {
 	}
 	if err := s.Totals.check(); err != nil {
 		return err
+	}
+	if err := wanted.Check(s.Wanted); err != nil {
+		return fmt.Errorf("wanted: %w", err)
 	}
 	if err := checkTexts("latePulls", slices.Collect(maps.Keys(s.LatePulls))...); err != nil {
 		return err

@@ -2,7 +2,9 @@ package sites
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/storage/fault"
@@ -21,6 +23,8 @@ var ErrNotServed = fault.New(fault.Other, "the delta needs a layer that the site
 type Site struct {
 	Name   string
 	Stores []pinset.StoreContent
+	// Wanted are the names of images that pods wanted there, and that the site did not have.
+	Wanted []string
 }
 
 // Plan says which deltas to make, and what is with each site.
@@ -89,6 +93,35 @@ func judge(lock pinset.Lock, s Site) (done bool, reason string) {
 		return false, err.Error()
 	}
 	return false, ""
+}
+
+// Lacking says in one line for each image which ones sites wanted and the release does not have, and which sites.
+func Lacking(lock pinset.Lock, all []Site) (lines []string) {
+	has := map[string]bool{}
+	for _, img := range lock.Images {
+		for _, name := range append([]string{img.Pin}, img.Tags...) {
+			has[name] = true
+		}
+	}
+	for _, a := range lock.Artifacts {
+		for _, name := range a.Names() {
+			has[name] = true
+		}
+	}
+	wantedBy := map[string][]string{}
+	for _, s := range all {
+		for _, name := range s.Wanted {
+			if !has[name] {
+				wantedBy[name] = append(wantedBy[name], s.Name)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(wantedBy)) {
+		slices.Sort(wantedBy[name])
+		lines = append(lines, fmt.Sprintf("%s was wanted on %s and is not in the release: --wanted with the reports adds it",
+			name, strings.Join(wantedBy[name], ", ")))
+	}
+	return lines
 }
 
 // same reports whether bases say the same, of sites that are alike.

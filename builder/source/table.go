@@ -3,6 +3,7 @@ package source
 import (
 	"slices"
 
+	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -37,6 +38,8 @@ type Flag struct {
 	SingleValue bool
 	// Objects are the kinds of Kubernetes objects in files for the flag.
 	Objects []string
+	// WithFile is for flags whose sources are added to those of an appliance file.
+	WithFile bool
 }
 
 // Kinds is the table of all kinds of sources, in the order of the documentation.
@@ -103,6 +106,11 @@ func Kinds() []Kind {
 				Doc: "images of podman's or CRI-O's store here, by their names there; [overlay@DIR]NAME is one of another store",
 			}},
 			SourcePerValue: true,
+		},
+		{
+			Key: "wanted", Example: "reports/", New: func() Source { return &Wanted{} },
+			Doc:   "reports of nodes, in files or in folders of files: the images that pods wanted and the nodes did not have",
+			Flags: []Flag{{Name: "wanted", Value: "PATH", Set: set((*Wanted).add), Objects: []string{fleet.Kind}, WithFile: true}},
 		},
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
@@ -89,6 +91,14 @@ func (shown shownStatus) print(w io.Writer) error {
 	}
 	if len(s.Unpinned) > 0 {
 		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))
+	}
+	for _, img := range s.Wanted {
+		by := ""
+		if len(img.Pods) > 0 {
+			by = ", by " + strings.Join(img.Pods, ", ")
+		}
+		fmt.Fprintf(w, "wanted and not here: %s, %s since %s%s\n", img.Name, cli.Plural(img.Times, "time"),
+			img.Since.Format(time.RFC3339), by)
 	}
 	for _, img := range s.SetAside {
 		fmt.Fprintf(w, "was set aside, since a store with layers below it is gone: %s\n", img.Names[0])

@@ -120,7 +120,13 @@ func (f siteFlags) sites(from []string) (all []sites.Site, err error) {
 	}
 	newest := fleet.Newest(objects, time.Now())
 	for _, name := range slices.Sorted(maps.Keys(newest)) {
-		all = append(all, sites.Site{Name: name, Stores: newest[name].Content})
+		site := sites.Site{Name: name, Stores: newest[name].Content}
+		if r := newest[name].Status; r != nil {
+			for _, img := range r.Wanted {
+				site.Wanted = append(site.Wanted, img.Name)
+			}
+		}
+		all = append(all, site)
 	}
 	if len(all) == 0 {
 		return nil, fleet.ErrNoNodes

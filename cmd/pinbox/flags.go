@@ -168,7 +168,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		return o, cli.Usagef("give an appliance file with -c, or inputs with flags: %s",
 			strings.Join(source.FlagNames(), ", "))
 	}
-	if f.config != "" && len(sources) > 0 {
+	if f.config != "" && f.sources.replaceFile() {
 		return o, cli.Usagef("-c does not go with inputs as flags: list them in the appliance file")
 	}
 	if err := f.completeAccess(); err != nil {
@@ -183,6 +183,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		if o.Appliance, err = spec.Read(f.config); err != nil {
 			return o, err
 		}
+		o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, sources...)
 	}
 	if err := f.override(&o.Appliance); err != nil {
 		return o, err
@@ -393,6 +394,16 @@ func (f sourceFlags) given() map[string][]string {
 		}
 	}
 	return given
+}
+
+// replaceFile reports whether a flag is given whose inputs do not go with those of an appliance file.
+func (f sourceFlags) replaceFile() bool {
+	for _, value := range f {
+		if len(value.all) > 0 && !value.flag.WithFile {
+			return true
+		}
+	}
+	return false
 }
 
 // entries returns the inputs that the flags name.

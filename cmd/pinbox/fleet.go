@@ -216,6 +216,10 @@ func printFleet(w io.Writer, s fleet.Summary) error {
 			fmt.Fprintln(w, line)
 		}
 	}
+	if n := len(s.Wanted); n > 0 {
+		fmt.Fprintf(w, "pods wanted %s that their nodes do not have, such as %s; --wanted takes them into the next build\n",
+			cli.Plural(n, "image"), s.Wanted[0].Name)
+	}
 	if s.BytesToGo > 0 {
 		fmt.Fprintf(w, "%s to go", bytesize.Format(s.BytesToGo))
 		if !s.ETA.IsZero() {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -133,6 +134,11 @@ func (o Object) check() error {
 	}
 	if r := o.Status; r != nil && (r.BytesToGo < 0 || r.Images.Total < 0 || r.Images.Pinned < 0) {
 		return fmt.Errorf("%s: negative numbers", o.Metadata.Name)
+	}
+	if o.Status != nil {
+		if err := wanted.Check(o.Status.Wanted); err != nil {
+			return fmt.Errorf("%s: wanted: %w", o.Metadata.Name, err)
+		}
 	}
 	if err := pinset.CheckContents(o.Content); err != nil {
 		return fmt.Errorf("%s: %w", o.Metadata.Name, err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/wanted"
 )
 
 // Report is the status of a NodeImageStatus: what a node reports of its images.
@@ -36,6 +37,8 @@ type Report struct {
 	// Kept are sets that the API has lost.
 	Kept   []string      `json:"kept"`
 	Stores []StoreReport `json:"stores"`
+	// Wanted are images that pods wanted, and that neither the node nor its sets have.
+	Wanted []wanted.Image `json:"wanted,omitempty"`
 	// Owner of the drop-in, the version of the container runtime, and that of pinbox-node, or its digest.
 	Owner   string `json:"owner"`
 	Runtime string `json:"runtime"`
@@ -95,7 +98,7 @@ func NewReport(s runtime.Status) Report {
 		Time: s.Time, Space: s.Space, Pools: s.Pools,
 		Ready: s.Healthy(), Conditions: slices.Clone(s.Conditions), Owner: string(s.Owner), Runtime: s.Runtime,
 		Sets: []SetReport{}, Failures: []Failure{}, Errors: []string{}, Kept: []string{},
-		Stores: []StoreReport{},
+		Stores: []StoreReport{}, Wanted: s.Wanted,
 	}
 	if s.Program != nil {
 		r.Pinbox = cmp.Or(s.Program.Running.Version, s.Program.Running.Digest.String())
@@ -165,11 +168,19 @@ func (r *Report) count(img runtime.ImageStatus) {
 	r.Failures[i].Images++
 }
 
-// Same reports whether two reports say the same. What changes while nothing happens does not count: the times, and the
-// space.
+// Same reports whether two reports say the same. What changes while nothing happens does not count: the times, the
+// space, and further attempts to get what is missing.
 func (r Report) Same(other Report) bool {
 	r.Time, r.ETA, r.Space = other.Time, other.ETA, other.Space
+	r.Wanted, other.Wanted = withoutTimes(r.Wanted), withoutTimes(other.Wanted)
 	return reflect.DeepEqual(r, other)
+}
+
+func withoutTimes(images []wanted.Image) (same []wanted.Image) {
+	for _, img := range images {
+		same = append(same, wanted.Image{Name: img.Name, Pods: img.Pods})
+	}
+	return same
 }
 
 // Pulling reports whether a pass is at work.

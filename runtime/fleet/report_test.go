@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -32,6 +33,7 @@ func TestReport(t *testing.T) {
 		Errors:  append(make([]string, 12), "more"),
 		Cluster: &runtime.ClusterStatus{Kept: []string{"restored"}},
 		Program: &runtime.ProgramStatus{Running: pinset.Program{Digest: "sha256:2"}},
+		Wanted:  []wanted.Image{{Name: "quay.io/x/a:1", Times: 3, Pods: []string{"shop/web"}}},
 	}
 	want := Report{
 		Sets: []SetReport{
@@ -44,6 +46,7 @@ func TestReport(t *testing.T) {
 		BytesToGo: 16, Errors: make([]string, 10), Kept: []string{"restored"},
 		Stores: []StoreReport{{Slot: "1", Digest: "sha256:1", Name: "edge", Release: 7, State: "mounted", Current: true}},
 		Owner:  "pinbox", Runtime: "cri-o 1.34.0", Pinbox: "sha256:2",
+		Wanted: []wanted.Image{{Name: "quay.io/x/a:1", Times: 3, Pods: []string{"shop/web"}}},
 	}
 	if diff := cmp.Diff(want, NewReport(s)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -52,6 +52,8 @@ type Summary struct {
 	Sets       []SetCount    `json:"sets"`
 	Releases   []StoreCount  `json:"releases"`
 	Programs   []ProgramName `json:"programs"`
+	// Wanted are images that pods wanted and nodes did not have, by their names.
+	Wanted []WantedCount `json:"wanted,omitempty"`
 }
 
 // Reason has the nodes that are not ready for one reason: a class of errors, or one of the constants below.
@@ -102,6 +104,12 @@ type ProgramName struct {
 	Nodes   int    `json:"nodes"`
 }
 
+// WantedCount counts the nodes that miss an image.
+type WantedCount struct {
+	Name  string `json:"name"`
+	Nodes int    `json:"nodes"`
+}
+
 // ErrNoNodes means that no node is asked about.
 var ErrNoNodes = fault.New(fault.Input, "no nodes", "check the name of the set, or the files of reports")
 
@@ -112,7 +120,7 @@ func (s Summary) AllReady() bool { return s.Ready == s.Nodes }
 func Summarize(nodes []Node, q Query) (Summary, error) {
 	s := Summary{Time: q.Now.UTC(), NotReady: []Reason{}, ReadyNodes: []string{}}
 	sets, releases, programs := map[string]SetCount{}, map[pinset.ReleaseID]int{}, map[string]int{}
-	reasons := map[string][]NodeText{}
+	reasons, missed := map[string][]NodeText{}, map[string]int{}
 	for _, n := range nodes {
 		if !n.has(q.Set) {
 			continue
@@ -136,6 +144,9 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 			releases[release]++
 		}
 		programs[n.Report.Pinbox]++
+		for _, img := range n.Report.Wanted {
+			missed[img.Name]++
+		}
 	}
 	if s.Nodes == 0 && q.Set != "" {
 		return s, fmt.Errorf("%w have the set %s", ErrNoNodes, q.Set)
@@ -157,6 +168,9 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 	})
 	for _, program := range slices.Sorted(maps.Keys(programs)) {
 		s.Programs = append(s.Programs, ProgramName{program, programs[program]})
+	}
+	for _, name := range slices.Sorted(maps.Keys(missed)) {
+		s.Wanted = append(s.Wanted, WantedCount{name, missed[name]})
 	}
 	return s, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -99,8 +100,11 @@ func TestNodeIsNotReady(t *testing.T) {
 // The answer for many nodes counts nodes, sets, releases and programs, and adds up bytes.
 func TestSummary(t *testing.T) {
 	got, err := fleet.Summarize([]fleet.Node{
-		{Name: "b", Report: ready(nil)}, {Name: "c", Report: incomplete(pulling)}, {Name: "a", Report: incomplete(pulling)},
-		{Name: "d"}, {Name: "e", Report: ready(func(r *fleet.Report) { r.Stores, r.Pinbox = nil, "v2" })},
+		{Name: "b", Report: ready(func(r *fleet.Report) { r.Wanted = []wanted.Image{{Name: "quay.io/x/b:1"}} })},
+		{Name: "c", Report: incomplete(pulling)}, {Name: "a", Report: incomplete(pulling)},
+		{Name: "d"}, {Name: "e", Report: ready(func(r *fleet.Report) {
+			r.Stores, r.Pinbox, r.Wanted = nil, "v2", []wanted.Image{{Name: "quay.io/x/b:1"}, {Name: "quay.io/x/a:1"}}
+		})},
 	}, fleet.Query{Now: now})
 	want := fleet.Summary{
 		Time: now.UTC(), Nodes: 5, Ready: 2, BytesToGo: 1000, ETA: now.Add(time.Hour),
@@ -114,6 +118,7 @@ func TestSummary(t *testing.T) {
 		Sets:       []fleet.SetCount{{Name: "worker", Nodes: 4, Ready: 2}},
 		Releases:   []fleet.StoreCount{{ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, Nodes: 3}},
 		Programs:   []fleet.ProgramName{{Program: "v1", Nodes: 3}, {Program: "v2", Nodes: 1}},
+		Wanted:     []fleet.WantedCount{{Name: "quay.io/x/a:1", Nodes: 1}, {Name: "quay.io/x/b:1", Nodes: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)
@@ -131,6 +136,15 @@ func TestReportsThatSayTheSame(t *testing.T) {
 	})
 	if !other.Same(*ready(nil)) {
 		t.Error("got another report, want the same")
+	}
+	wants := func(name string, times int) *fleet.Report {
+		return ready(func(r *fleet.Report) { r.Wanted = []wanted.Image{{Name: name, Times: times, Last: now}} })
+	}
+	if first, again := wants("quay.io/x/a:1", 1), wants("quay.io/x/a:1", 2); !again.Same(*first) || again.Wanted[0].Times != 2 {
+		t.Errorf("got another report after one more attempt, or %+v, want the same", again.Wanted)
+	}
+	if wants("quay.io/x/a:1", 1).Same(*wants("quay.io/x/b:1", 1)) || wants("quay.io/x/a:1", 1).Same(*ready(nil)) {
+		t.Error("got the same, want another report when another image is wanted")
 	}
 	if incomplete(nil).Same(*ready(nil)) {
 		t.Error("got the same, want another report")

@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/registry"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/runtime/wanted"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -48,6 +49,8 @@ type machine struct {
 	// metrics serves those of each status, and report hands it to the cluster; nil for none.
 	metrics *metricsServer
 	report  func(runtime.Status)
+	// wanted is the record of the images that pods wanted, once it was read.
+	wanted wanted.Record
 }
 
 // Reconciler returns a reconciler that continues from the status of the last pass. The caller
@@ -118,6 +121,7 @@ func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, er
 	volumes := ownStore{node: n, direct: m.direct}
 	conf.Volumes, conf.CopyVolumes = volumes, volumes.copies()
 	conf.Cluster = n.clusterStatus()
+	conf.Wanted = m.readWanted(ctx)
 	admission, namesErr := n.readAdmission(k)
 	return conf, errors.Join(err, namesErr, checkTwice(images), runningErr, admission.check(ctx, m.client))
 }
@@ -133,7 +137,7 @@ func (m *machine) Publish(s runtime.Status) error {
 	if m.report != nil {
 		m.report(s)
 	}
-	return m.node.publish(s)
+	return errors.Join(m.node.publish(s), m.saveWanted(s))
 }
 
 // Reconcile implements runtime.Stores.
