@@ -17,10 +17,10 @@ func FuzzLayout(f *testing.F) {
 	f.Add([]byte(manifest), []byte(`{"os":"linux","architecture":"amd64","rootfs":{"type":"layers","diff_ids":[]}}`))
 	f.Add([]byte(`{"schemaVersion":2,"manifests":[{}]}`), []byte(`{}`))
 	dir := f.TempDir() // one for all inputs, which are tried one after the other
+	if err := os.MkdirAll(filepath.Join(dir, "blobs/sha256"), 0o700); err != nil {
+		f.Fatal(err)
+	}
 	f.Fuzz(func(t *testing.T, document, config []byte) {
-		if err := os.RemoveAll(filepath.Join(dir, "blobs")); err != nil {
-			t.Fatal(err)
-		}
 		blob := func(content []byte) string { return filepath.Join("blobs/sha256", digest.FromBytes(content).Encoded()) }
 		index := `{"schemaVersion":2,"manifests":[{"mediaType":"application/vnd.oci.image.manifest.v1+json","digest":"` +
 			digest.FromBytes(document).String() + `","size":` + strconv.Itoa(len(document)) +
@@ -29,7 +29,12 @@ func FuzzLayout(f *testing.F) {
 			"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`), "index.json": []byte(index),
 			blob(document): document, blob(config): config,
 		} {
-			write(t, dir, name, string(content))
+			if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if name != "oci-layout" && name != "index.json" {
+				defer os.Remove(filepath.Join(dir, name))
+			}
 		}
 		images, err := ReadLayout(dir)
 		if err != nil || len(images) == 0 {

@@ -10,14 +10,17 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 )
 
-// fuzzFile writes what a fuzzer has made.
-func fuzzFile(t *testing.T, name string, content []byte) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, content, 0o600); err != nil {
-		t.Fatal(err)
+// fuzzFile returns a function that writes what a fuzzer has made: one file for all inputs, which are tried one after the
+// other.
+func fuzzFile(f *testing.F, name string) (write func(t *testing.T, content []byte) string) {
+	path := filepath.Join(f.TempDir(), name)
+	return func(t *testing.T, content []byte) string {
+		t.Helper()
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
-	return path
 }
 
 // Components of a release are images with digests, whatever image-references has.
@@ -43,8 +46,9 @@ func FuzzImageReferences(f *testing.F) {
 func FuzzManifests(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a, image: 'quay.io/a/b:1'}]}\n"))
 	f.Add([]byte("apiVersion: v1\nkind: List\nitems:\n- &a {kind: Pod}\n- *a\n"))
+	write := fuzzFile(f, "objects.yaml")
 	f.Fuzz(func(t *testing.T, text []byte) {
-		_, _ = source.ReadManifests(t.Context(), fuzzFile(t, "objects.yaml", text), "")
+		_, _ = source.ReadManifests(t.Context(), write(t, text), "")
 	})
 }
 
@@ -67,8 +71,9 @@ func FuzzOCMirrorArchive(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(archive.Bytes())
+	write := fuzzFile(f, "mirror_000001.tar")
 	f.Fuzz(func(t *testing.T, content []byte) {
-		m := &source.OCMirror{Paths: []string{fuzzFile(t, "mirror_000001.tar", content)}}
+		m := &source.OCMirror{Paths: []string{write(t, content)}}
 		_, _ = m.Read(t.Context(), source.Options{})
 	})
 }
