@@ -499,6 +499,7 @@ func TestKilledSetup(t *testing.T) {
 func TestVersionInAnImage(t *testing.T) {
 	program := "#!/bin/sh\necho x >/ran\necho 'crio version 1.34.0'\n"
 	status := "Package: cri-tools\nVersion: 1.29.0-1\n\nPackage: cri-o\nStatus: install ok installed\nVersion: 1:%s-1.1\n"
+	removed := strings.Replace(status, "ok installed", "ok config-files", 1)
 	for name, test := range map[string]struct {
 		packages, given string
 		built           bool
@@ -511,6 +512,7 @@ func TestVersionInAnImage(t *testing.T) {
 		"given":                  {"", "1.32.1", false, "1.32.1", nil},
 		"given, and older":       {"", "1.30.4", false, "", runtime.ErrUnsupported},
 		"neither":                {"", "", false, "", nil},
+		"a package removed":      {fmt.Sprintf(removed, "1.30.4"), "", false, "", nil},
 		"a database of others":   {"Package: crio-tools\nVersion: 1.33.2\n", "", false, "", nil},
 		"a package that is cut":  {"Package: cri-o\nVers", "", false, "", nil},
 		"given, not as packaged": {fmt.Sprintf(status, "1.30.4"), "1.34.1", false, "1.34.1", nil},

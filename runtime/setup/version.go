@@ -76,8 +76,10 @@ const (
 	maxPackages = 32 << 20
 )
 
-// crioPackage finds the version of upstream in the paragraph of the package that has CRI-O.
-var crioPackage = regexp.MustCompile(`(?m)^Package: cri-?o\n(?:.+\n)*?Version: (?:\d+:)?([^-\n]+)`)
+// crioPackage finds the version of upstream in the paragraph of the package that has CRI-O, if it is installed: a
+// package that was removed keeps its paragraph while it has configuration files.
+var crioPackage = regexp.MustCompile(
+	`(?m)^Package: cri-?o\n(?:.+\n)*?Status: .+ installed\n(?:.+\n)*?Version: (?:\d+:)?([^-\n]+)`)
 
 // packagedVersion reads the version of the package that has CRI-O.
 func (h host) packagedVersion() (string, error) {
