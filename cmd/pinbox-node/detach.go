@@ -23,15 +23,17 @@ Without a name, remove all stores that are not used, except the stores that roll
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				removed, inUse, err := f.open().DetachUnused(cmd.Context())
-				return showDetached(cmd, output, removed, inUse, err)
+				return showDetached(cmd, output, f.settings.DryRun, removed, inUse, err)
 			}
 			removed, err := f.open().Detach(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			return showDetached(cmd, output, []stores.Store{removed}, nil, nil)
+			return showDetached(cmd, output, f.settings.DryRun, []stores.Store{removed}, nil, nil)
 		},
 	}
+	cmd.Flags().BoolVar(&f.settings.DryRun, "dry-run", false, "show what would be removed, and change nothing")
+	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

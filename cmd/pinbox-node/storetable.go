@@ -216,6 +216,7 @@ func showWithStatus(cmd *cobra.Command, output cli.Output, a attached, err error
 
 // detached is the result of `detach --output json`.
 type detached struct {
+	DryRun   bool            `json:"dryRun,omitempty"`
 	Detached []detachedStore `json:"detached"`
 	// InUse has the stores that were not detached, by their titles, with what uses them.
 	InUse map[string]string `json:"inUse,omitempty"`
@@ -230,8 +231,12 @@ type detachedStore struct {
 }
 
 func (d detached) print(w io.Writer) error {
+	text := "the store %s is detached; %s were freed\n"
+	if d.DryRun {
+		text = "the store %s would be detached; %s would be freed\n"
+	}
 	for _, s := range d.Detached {
-		fmt.Fprintf(w, "the store %s is detached; %s were freed\n", s.short, bytesize.Format(s.Bytes))
+		fmt.Fprintf(w, text, s.short, bytesize.Format(s.Bytes))
 	}
 	for _, title := range slices.Sorted(maps.Keys(d.InUse)) {
 		fmt.Fprintf(w, "the store %s is not detached: %v\n", title, d.InUse[title])
@@ -245,9 +250,9 @@ func (d detached) print(w io.Writer) error {
 
 // showDetached also shows what was detached before an error.
 func showDetached(
-	cmd *cobra.Command, output cli.Output, removed []stores.Store, inUse map[string]error, err error,
+	cmd *cobra.Command, output cli.Output, dry bool, removed []stores.Store, inUse map[string]error, err error,
 ) error {
-	d := detached{Detached: []detachedStore{}, InUse: map[string]string{}}
+	d := detached{DryRun: dry, Detached: []detachedStore{}, InUse: map[string]string{}}
 	for _, s := range removed {
 		d.Detached = append(d.Detached, detachedStore{s.ID.String(), s.Slot, s.Size, stores.Short(s.ID)})
 	}

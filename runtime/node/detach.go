@@ -9,13 +9,18 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
-// Detach removes a store to which nothing refers any more, by its slot, its name or its digest.
+// Detach removes a store to which nothing refers any more, by its slot, its name or its digest. With Settings.DryRun it
+// only decides.
 func (n *Node) Detach(ctx context.Context, name string) (stores.Store, error) {
 	m, roots, err := n.managerAndRoots(ctx)
 	if err != nil {
 		return stores.Store{}, err
 	}
+	m.DryRun = n.s.DryRun
 	detached, err := m.Detach(ctx, name, roots...)
+	if m.DryRun {
+		return detached, err
+	}
 	return detached, errors.Join(err, n.linkArtifacts())
 }
 
@@ -26,7 +31,11 @@ func (n *Node) DetachUnused(ctx context.Context) (detached []stores.Store, kept 
 	if err != nil {
 		return nil, nil, err
 	}
+	m.DryRun = n.s.DryRun
 	detached, kept, err = m.DetachUnused(ctx, roots...)
+	if m.DryRun {
+		return detached, kept, err
+	}
 	return detached, kept, errors.Join(err, n.linkArtifacts())
 }
 

@@ -39,6 +39,8 @@ type Settings struct {
 	Condition bool
 	// Jitter is the most by which Run delays a pass after a change in the cluster, at random.
 	Jitter time.Duration
+	// DryRun makes Detach and DetachUnused change nothing.
+	DryRun bool
 	// Status is the file of the status. The lock of passes is in the same folder.
 	Status string
 	// MetricsFile is the file of the metrics; "" is metrics.prom in the folder of the status. Run also serves them at

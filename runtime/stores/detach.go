@@ -20,7 +20,7 @@ var ErrInUse = fault.New(fault.Input, "the store is in use",
 // store in use is not removed: the error is ErrInUse and names what uses it. graphRoots are
 // those of CRI-O's main store: of its images, and of its containers if that is another.
 func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) (Store, error) {
-	s, unlock, err := m.begin(ctx)
+	s, unlock, err := m.beginDetach(ctx)
 	if err != nil {
 		return Store{}, err
 	}
@@ -37,7 +37,7 @@ func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) 
 func (m Manager) DetachUnused(
 	ctx context.Context, graphRoots ...string,
 ) (removed []Store, kept map[string]error, err error) {
-	s, unlock, err := m.begin(ctx)
+	s, unlock, err := m.beginDetach(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,6 +60,15 @@ func (m Manager) DetachUnused(
 	return removed, kept, nil
 }
 
+// beginDetach is begin. In a dry run it takes no lock, and takes the node as it is.
+func (m Manager) beginDetach(ctx context.Context) (s *session, unlock func(), err error) {
+	if !m.DryRun {
+		return m.begin(ctx)
+	}
+	state, err := readState(m)
+	return &session{tools: m.tools(), state: state, dry: true}, func() {}, err
+}
+
 // neededForRollback reports whether a store has a release before the current one.
 func (s State) neededForRollback(o Store) bool {
 	current := slices.IndexFunc(s.Releases, func(r Release) bool { return r.ID == s.Current })
@@ -69,6 +78,13 @@ func (s State) neededForRollback(o Store) bool {
 func (s *session) detach(ctx context.Context, o Store, graphRoots []string) error {
 	if err := s.usage.check(s.state, o, graphRoots); err != nil {
 		return err
+	}
+	if s.dry { // the stores that are looked at next find it gone
+		s.usage.slots.all = slices.DeleteFunc(slices.Clone(s.usage.slots.all), func(slot string) bool {
+			return slot == s.slots.path(o)
+		})
+		s.state.drop(o.ID)
+		return nil
 	}
 	s.state.store(o.ID).Detaching = graphRoots
 	problem, err := s.confirm(ctx, o.ID)

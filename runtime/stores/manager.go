@@ -25,6 +25,8 @@ import (
 // changes the state, it makes the node match the state. So it completes whatever a killed process
 // has begun.
 type Manager struct {
+	// DryRun makes Detach and DetachUnused decide what they would remove, and change nothing.
+	DryRun bool
 	// Dir is the folder of the state and of the copied stores.
 	Dir string
 	// Slots are the mount points of stores. The appliance's own store has the first.
@@ -159,6 +161,7 @@ func (m Manager) begin(ctx context.Context) (s *session, unlock func(), err erro
 type session struct {
 	tools
 	state State
+	dry   bool // nothing is written
 }
 
 // save writes the state.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -267,7 +268,24 @@ func TestDetachUnused(t *testing.T) {
 		t.Errorf("without CRI-O's main store: got %v, want %v", err, os.ErrNotExist)
 	}
 	d.wantMounted(1, 2, 3)
+	before, err := stores.ReadState(d.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dry := d.Manager
+	dry.DryRun = true
+	would, stay, err := dry.DetachUnused(t.Context(), d.main)
+	if now, stateErr := stores.ReadState(d.Dir); err != nil || stateErr != nil || !reflect.DeepEqual(now, before) {
+		t.Errorf("a dry run: got %v, %v and the state %+v, want no change of %+v", err, stateErr, now, before)
+	}
+	d.wantMounted(1, 2, 3)
+	if _, err := dry.Detach(t.Context(), "3", d.main); !errors.Is(err, stores.ErrInUse) {
+		t.Errorf("a dry run for the current store: got %v, want %v", err, stores.ErrInUse)
+	}
 	removed, kept, err := d.DetachUnused(t.Context(), d.main)
+	if len(would) != len(removed) || would[0].ID != removed[0].ID || fmt.Sprint(stay) != fmt.Sprint(kept) {
+		t.Errorf("a dry run: got %+v, %v, want what is done: %+v, %v", would, stay, removed, kept)
+	}
 	if err != nil || len(removed) != 1 || removed[0].Slot != "1" || len(kept) != 2 {
 		t.Errorf("got %+v removed, %v kept, %v, want slot 1 removed, two stores kept", removed, kept, err)
 	}
