@@ -413,7 +413,7 @@ func FuzzReadStatus(f *testing.F) {
 	})
 }
 
-// Images that pods wanted are missed until the node has them, or a set does; so is the one that CRI-O needs for each pod.
+// Images that pods wanted are missed until the node has them, or a set does; so is the one that each pod needs.
 func TestMissedImages(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0).UTC()
 	a, b := image("a"), image("b")

@@ -10,8 +10,8 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 )
 
-// fuzzFile returns a function that writes what a fuzzer has made: one file for all inputs, which are tried one after the
-// other.
+// fuzzFile returns a function that writes what a fuzzer has made: one file for all inputs, which are tried one after
+// the other.
 func fuzzFile(f *testing.F, name string) (write func(t *testing.T, content []byte) string) {
 	path := filepath.Join(f.TempDir(), name)
 	return func(t *testing.T, content []byte) string {

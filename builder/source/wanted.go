@@ -44,7 +44,7 @@ func (l *Wanted) Read(context.Context, Options) (m Content, err error) {
 	return m, err
 }
 
-// wantedNames are the images that nodes want, each once, and lines that say which are taken: other people have named them.
+// wantedNames are the images that nodes want, each once, and lines that say which are taken: others have named them.
 func wantedNames(nodes map[string]fleet.Object) (names []Named, warnings []string, err error) {
 	wantedBy := map[string][]string{}
 	for _, node := range slices.Sorted(maps.Keys(nodes)) {

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// What CRI-O logs of a pull, as text or as JSON: server/image_pull.go, the same from 1.31 to 1.36. One that fails has no
-// second line. A quote in a message has a backslash before it, so no message has these words as its own.
+// What CRI-O logs of a pull, as text or as JSON: server/image_pull.go, the same from 1.31 to 1.36. One that fails has
+// no second line. A quote in a message has a backslash before it, so no message has these words as its own.
 var (
 	pullMessage = regexp.MustCompile(`msg"?[=:]"(Pulling|Pulled) image: ([^" ]+)`)
 	requestID   = regexp.MustCompile(`\bid"?[=:]"?([0-9a-f-]{36})`)
@@ -24,7 +24,8 @@ const notSynced = `"Error syncing pod, skipping"`
 
 var (
 	waitMessage = regexp.MustCompile(
-		`Back-off pulling image \\+"([^"\\ ]+)\\+"|Container image \\+"([^"\\ ]+)\\+" is not present with pull policy of Never`)
+		`Back-off pulling image \\+"([^"\\ ]+)\\+"|` +
+			`Container image \\+"([^"\\ ]+)\\+" is not present with pull policy of Never`)
 	podField = regexp.MustCompile(
 		`pod="([a-z0-9-]+)/([a-z0-9.-]+)"|"pod":\{"name":"([a-z0-9.-]+)","namespace":"([a-z0-9-]+)"\}`)
 )
@@ -103,7 +104,7 @@ func (r *Record) line(line string, at time.Time, requests map[string]string) {
 	}
 }
 
-// loggedAt is the time that a line begins with: seconds, as journalctl prints them, or CRI-O's own. Zero if it has none.
+// loggedAt is the time that a line begins with: seconds, as journalctl prints them, or CRI-O's own. Zero if none.
 func loggedAt(line string) time.Time {
 	first, _, _ := strings.Cut(line, " ")
 	if text, ok := strings.CutPrefix(first, `time="`); ok {
