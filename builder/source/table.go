@@ -109,7 +109,7 @@ func Kinds() []Kind {
 		},
 		{
 			Key: "wanted", Example: "reports/", New: func() Source { return &Wanted{} },
-			Doc:   "reports of nodes, in files or in folders of files: the images that pods wanted and the nodes did not have",
+			Doc: "reports of nodes, in files or in folders of files: the images that pods wanted and the nodes did not have",
 			Flags: []Flag{{
 				Name: "wanted", Value: "PATH", Set: set((*Wanted).add), Objects: []string{fleet.Kind}, WithFile: true,
 			}},
