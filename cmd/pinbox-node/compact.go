@@ -26,11 +26,14 @@ next; until then they stay. The command runs at low priority.`,
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, compacted{c.Store.ID, c.Store.Size, c.Replaces}, nil)
+			return show(cmd.OutOrStdout(), output, compacted{
+				DryRun: f.settings.DryRun && c.Store.ID == "", Digest: c.Store.ID, Bytes: c.Store.Size, Replaces: c.Replaces,
+			}, nil)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false,
 		"compact the appliance's own store too; its space is not freed")
+	cmd.Flags().BoolVar(&f.settings.DryRun, "dry-run", false, "show what would be replaced, and change nothing")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
 	f.addReserve(cmd.Flags())

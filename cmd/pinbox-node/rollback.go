@@ -12,6 +12,7 @@ func rollbackCommand() *cobra.Command {
 	var f passFlags
 	var output cli.Output
 	var to string
+	var dry bool
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Make the previous release current again, without a registry",
@@ -19,6 +20,10 @@ func rollbackCommand() *cobra.Command {
 forward again. With --to, make another release current that the node keeps.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if dry {
+				p, err := f.open().PlanRollback(cmd.Context(), to)
+				return showPlannedRollback(cmd.OutOrStdout(), output, p, err)
+			}
 			release, err := f.open().Rollback(cmd.Context(), to)
 			if err != nil {
 				return err
@@ -28,6 +33,8 @@ forward again. With --to, make another release current that the node keeps.`,
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`RELEASE` by its number, name, digest or slot; 0 is the appliance's own")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be pinned and unpinned, and change nothing")
+	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())

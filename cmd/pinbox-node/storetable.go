@@ -16,6 +16,7 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/node"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/bytesize"
 )
@@ -202,6 +203,45 @@ func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runt
 	return showWithStatus(cmd, output, attached{Digest: r.ID.String(), Found: true, Status: s, text: text}, err)
 }
 
+// plannedRollback is the result of `rollback --dry-run --output json`.
+type plannedRollback struct {
+	DryRun bool   `json:"dryRun"`
+	Digest string `json:"digest"`
+	// Pinned are images of the release that the current sets lack, and Unpinned those that only the current sets have.
+	Pinned   []string `json:"pinned"`
+	Unpinned []string `json:"unpinned"`
+	title    string
+}
+
+func (p plannedRollback) print(w io.Writer) error {
+	fmt.Fprintf(w, "%s would be current: %s more in its sets, %s less\n", p.title, cli.Plural(len(p.Pinned), "image"),
+		cli.Plural(len(p.Unpinned), "image"))
+	for _, name := range p.Pinned {
+		fmt.Fprintln(w, "+", name)
+	}
+	for _, name := range p.Unpinned {
+		fmt.Fprintln(w, "-", name)
+	}
+	return nil
+}
+
+func showPlannedRollback(w io.Writer, output cli.Output, p node.RollbackPlan, err error) error {
+	if err != nil {
+		return err
+	}
+	shown := plannedRollback{
+		DryRun: true, Digest: p.Release.ID.String(), Pinned: []string{}, Unpinned: []string{},
+		title: cmp.Or(p.Release.Title(), "the appliance's own release"),
+	}
+	for _, img := range p.Pinned {
+		shown.Pinned = append(shown.Pinned, img.String())
+	}
+	for _, img := range p.Unpinned {
+		shown.Unpinned = append(shown.Unpinned, img.String())
+	}
+	return show(w, output, shown, nil)
+}
+
 // showWithStatus returns errUnhealthy if the status shows a problem.
 func showWithStatus(cmd *cobra.Command, output cli.Output, a attached, err error) error {
 	if err != nil {
@@ -267,12 +307,19 @@ func showDetached(
 
 // compacted is the result of `compact --output json`.
 type compacted struct {
+	// DryRun means that Bytes are the most that the store would have, and that it has no digest yet.
+	DryRun   bool            `json:"dryRun,omitempty"`
 	Digest   digest.Digest   `json:"digest"`
 	Bytes    int64           `json:"bytes"`
 	Replaces []digest.Digest `json:"replaces"`
 }
 
 func (c compacted) print(w io.Writer) error {
+	if c.DryRun {
+		_, err := fmt.Fprintf(w, "%d stores would be compacted to one of %s at most, and replaced when CRI-O starts next\n",
+			len(c.Replaces), bytesize.Format(c.Bytes))
+		return err
+	}
 	_, err := fmt.Fprintf(w, "compacted %d stores to %s, of %s; it replaces them when CRI-O starts next\n",
 		len(c.Replaces), stores.Short(c.Digest), bytesize.Format(c.Bytes))
 	return err

@@ -3,12 +3,18 @@ package node
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/runtime/watch"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 const (
@@ -108,6 +114,45 @@ func (n *Node) Rollback(ctx context.Context, to string) (stores.Release, error) 
 		return stores.Release{}, err
 	}
 	return m.Rollback(ctx, to)
+}
+
+// RollbackPlan is what a rollback would do.
+type RollbackPlan struct {
+	Release stores.Release
+	// Pinned are the images of its sets that the current sets lack, and Unpinned those that only the current ones have:
+	// they stay pinned if they are of a store.
+	Pinned, Unpinned []pinset.Image
+}
+
+// PlanRollback returns what Rollback would do, or its error. It changes nothing.
+func (n *Node) PlanRollback(ctx context.Context, to string) (p RollbackPlan, err error) {
+	m, err := n.manager()
+	if err != nil {
+		return p, err
+	}
+	if p.Release, err = m.PlanRollback(ctx, to); err != nil {
+		return p, err
+	}
+	var next []pinset.Set
+	for _, name := range slices.Sorted(maps.Keys(p.Release.Sets)) {
+		sets, _, err := pinset.DecodeSets(strings.NewReader(p.Release.Sets[name]), name)
+		if err != nil {
+			return p, err
+		}
+		next = append(next, sets...)
+	}
+	current, err := n.folderSets()
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	before, after := pinset.Union(current...), pinset.Union(watch.ForPools(next, n.poolNames())...)
+	p.Pinned, p.Unpinned = notIn(before, after), notIn(after, before)
+	return p, err
+}
+
+// notIn returns those of some images that are not among others.
+func notIn(others, images []pinset.Image) []pinset.Image {
+	return slices.DeleteFunc(slices.Clone(images), func(img pinset.Image) bool { return slices.Contains(others, img) })
 }
 
 // ApplySets pins the images of the current sets. It makes a pass, or waits for another process that

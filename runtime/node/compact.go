@@ -15,6 +15,7 @@ func (n *Node) Compact(ctx context.Context, all bool, done func(done, all int64)
 		return stores.Compaction{}, err
 	}
 	defer lowerPriority()()
+	m.DryRun = n.s.DryRun
 	return m.Compact(ctx, stores.CompactOptions{
 		All: all, GraphRoots: roots, CheckSpace: n.fits, Progress: done,
 	})

@@ -38,11 +38,13 @@ type CompactOptions struct {
 // detach and roll back while it is written. So whether it can replace the stores is decided
 // only then.
 func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, error) {
-	unlock, err := m.lock(ctx, compactLock)
-	if err != nil {
-		return Compaction{}, err
+	if !m.DryRun {
+		unlock, err := m.lock(ctx, compactLock)
+		if err != nil {
+			return Compaction{}, err
+		}
+		defer unlock()
 	}
-	defer unlock()
 	plan, pending, err := m.planCompaction(ctx, o)
 	if err != nil {
 		return Compaction{}, err
@@ -56,6 +58,9 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 			return Compaction{}, err
 		}
 	}
+	if m.DryRun { // how large the store is, is known once it is written: at most so large
+		return Compaction{Store: Store{Size: plan.bytes()}, Replaces: plan.replaces(Store{})}, nil
+	}
 	store, err := m.tools().writeCompacted(ctx, o, plan)
 	if err != nil {
 		return Compaction{}, fmt.Errorf("compact %d stores: %w", len(plan.Stores), err)
@@ -66,7 +71,7 @@ func (m Manager) Compact(ctx context.Context, o CompactOptions) (Compaction, err
 
 // planCompaction makes the plan, or returns the compaction that is already pending.
 func (m Manager) planCompaction(ctx context.Context, o CompactOptions) (p CompactPlan, pending *Compaction, err error) {
-	s, unlock, err := m.begin(ctx)
+	s, unlock, err := m.beginOrLook(ctx)
 	if err != nil {
 		return p, nil, err
 	}

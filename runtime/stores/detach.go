@@ -20,7 +20,7 @@ var ErrInUse = fault.New(fault.Input, "the store is in use",
 // store in use is not removed: the error is ErrInUse and names what uses it. graphRoots are
 // those of CRI-O's main store: of its images, and of its containers if that is another.
 func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) (Store, error) {
-	s, unlock, err := m.beginDetach(ctx)
+	s, unlock, err := m.beginOrLook(ctx)
 	if err != nil {
 		return Store{}, err
 	}
@@ -37,7 +37,7 @@ func (m Manager) Detach(ctx context.Context, name string, graphRoots ...string) 
 func (m Manager) DetachUnused(
 	ctx context.Context, graphRoots ...string,
 ) (removed []Store, kept map[string]error, err error) {
-	s, unlock, err := m.beginDetach(ctx)
+	s, unlock, err := m.beginOrLook(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -60,8 +60,8 @@ func (m Manager) DetachUnused(
 	return removed, kept, nil
 }
 
-// beginDetach is begin. In a dry run it takes no lock, and takes the node as it is.
-func (m Manager) beginDetach(ctx context.Context) (s *session, unlock func(), err error) {
+// beginOrLook is begin. In a dry run it takes no lock, and takes the node as it is.
+func (m Manager) beginOrLook(ctx context.Context) (s *session, unlock func(), err error) {
 	if !m.DryRun {
 		return m.begin(ctx)
 	}

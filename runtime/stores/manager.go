@@ -25,7 +25,7 @@ import (
 // changes the state, it makes the node match the state. So it completes whatever a killed process
 // has begun.
 type Manager struct {
-	// DryRun makes Detach and DetachUnused decide what they would remove, and change nothing.
+	// DryRun makes Detach, DetachUnused and Compact decide what they would do, and change nothing.
 	DryRun bool
 	// Dir is the folder of the state and of the copied stores.
 	Dir string

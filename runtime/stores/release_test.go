@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -104,10 +105,42 @@ func TestRollbackBelowTheFirstRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.attach(stores.AttachOptions{Source: testStore{n: 5}.folder(t)})
+	if _, err := d.PlanRollback(t.Context(), ""); !errors.Is(err, stores.ErrNoPrevious) {
+		t.Errorf("a plan: got %v, want %v", err, stores.ErrNoPrevious)
+	}
 	if _, err := d.Rollback(t.Context(), ""); !errors.Is(err, stores.ErrNoPrevious) {
 		t.Errorf("got %v, want %v", err, stores.ErrNoPrevious)
 	}
 	d.wantSet(5)
+}
+
+// A plan of a rollback is the release that the rollback makes current, with its sets, and changes nothing.
+func TestPlanRollback(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
+	for _, to := range []string{"", "2", "0"} {
+		before, err := stores.ReadState(d.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plan, err := d.PlanRollback(t.Context(), to)
+		if now, stateErr := stores.ReadState(d.Dir); err != nil || stateErr != nil || !reflect.DeepEqual(now, before) {
+			t.Errorf("to %q: got %v, %v and the state %+v, want no change of %+v", to, err, stateErr, now, before)
+		}
+		if r, err := d.Rollback(t.Context(), to); err != nil || r.ID != plan.ID {
+			t.Errorf("to %q: got %v, %v, want the release %v of the plan", to, r.ID, err, plan.ID)
+		}
+		now, err := stores.ReadState(d.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range now.Releases {
+			if r.ID == now.Current && !maps.Equal(r.Sets, plan.Sets) {
+				t.Errorf("to %q: got the sets %v planned, want %v", to, plan.Sets, r.Sets)
+			}
+		}
+	}
 }
 
 // A second attach of a store makes its release current, unless it is automatic. A store that was

@@ -54,8 +54,31 @@ func (m Manager) Rollback(ctx context.Context, to string) (Release, error) {
 	return r, s.returnTo(ctx, r)
 }
 
-// returnTo makes a release current that the node has. All others stay, also newer ones.
-func (s *session) returnTo(ctx context.Context, r Release) error {
+// PlanRollback returns the release that Rollback would make current, with its sets, or the error of Rollback. It
+// changes nothing, and takes no lock: what another process changes meanwhile is not seen.
+func (m Manager) PlanRollback(ctx context.Context, to string) (Release, error) {
+	state, err := readState(m)
+	if err != nil {
+		return Release{}, err
+	}
+	if state.RollingBack { // the next command completes it
+		return *state.release(state.Current), nil
+	}
+	s := &session{tools: m.tools(), state: state}
+	r, err := s.state.rollbackTo(to)
+	if err == nil {
+		err = s.checkReturn(ctx, r)
+	}
+	if attached := s.state.store(r.Store); err == nil && r.Sets == nil && attached != nil {
+		var c content
+		c, err = readContent(os.DirFS(s.slots.path(*attached)))
+		r.Sets = c.Sets
+	}
+	return r, err
+}
+
+// checkReturn refuses a release that cannot become current: its store is not mounted, or it has no sets.
+func (s *session) checkReturn(ctx context.Context, r Release) error {
 	mounted, err := mount.ReadTable()
 	if err != nil {
 		return err
@@ -64,10 +87,16 @@ func (s *session) returnTo(ctx context.Context, r Release) error {
 		return fmt.Errorf("%w: %s is the first one, and the node has no store of its own", ErrNoPrevious,
 			s.state.release(s.state.Current).Title())
 	}
-	if err := s.checkMounted(ctx, r); err != nil {
+	return s.checkMounted(ctx, r)
+}
+
+// returnTo makes a release current that the node has. All others stay, also newer ones.
+func (s *session) returnTo(ctx context.Context, r Release) error {
+	if err := s.checkReturn(ctx, r); err != nil {
 		return err
 	}
-	if r, err = s.withSets(ctx, r, AttachOptions{}); err != nil {
+	r, err := s.withSets(ctx, r, AttachOptions{})
+	if err != nil {
 		return err
 	}
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
