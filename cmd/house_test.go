@@ -73,8 +73,9 @@ var below = map[string][]string{
 	},
 	// runtime/crio reads what CRI-O will read of a config.
 	"ignition": {"runtime/crio", "runtime/provision", "storage/fault", "storage/layout", "storage/pinset", "storage/verity"},
-	"builder":  {"ignition", "runtime/crio", "runtime/kubelet", "runtime/provision", "storage"},
-	"cmd":      {"builder", "ignition", "runtime", "storage"},
+	// runtime/fleet reads the reports of nodes, which name the images that they lack.
+	"builder": {"ignition", "runtime/crio", "runtime/fleet", "runtime/kubelet", "runtime/provision", "storage"},
+	"cmd":     {"builder", "ignition", "runtime", "storage"},
 }
 
 // libraryRoom is the room that has containers/storage, and libraryUsers the only ones of runtime that import it: they

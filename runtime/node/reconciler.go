@@ -137,7 +137,8 @@ func (m *machine) Publish(s runtime.Status) error {
 	if m.report != nil {
 		m.report(s)
 	}
-	return errors.Join(m.node.publish(s), m.saveWanted(s))
+	m.saveWanted(s)
+	return m.node.publish(s)
 }
 
 // Reconcile implements runtime.Stores.
