@@ -32,8 +32,8 @@ func (m *machine) readWanted(ctx context.Context) []wanted.Image {
 	return m.wanted.Images
 }
 
-// saveWanted records the images of a status, which the node has still not got. No pass fails since it cannot: the status
-// and the logs have them, too. On a node of the Machine Config Operator nothing is written.
+// saveWanted records the images of a status, which the node has still not got. No pass fails since it cannot: the
+// status and the logs have them, too. On a node of the Machine Config Operator nothing is written.
 func (m *machine) saveWanted(s runtime.Status) {
 	m.wanted.Images = s.Wanted
 	if s.Owner != runtime.MCO {
