@@ -174,11 +174,12 @@ func TestManySites(t *testing.T) {
 func TestLacking(t *testing.T) {
 	lock := release()
 	lock.Images[0].Tags = []string{"quay.example.com/a:1"}
-	lock.Artifacts = []pinset.LockedArtifact{{Pin: "quay.example.com/model@sha256:1", Tags: []string{"quay.example.com/model:1"}}}
+	const model = "quay.example.com/model"
+	lock.Artifacts = []pinset.LockedArtifact{{Pin: model + "@sha256:1", Tags: []string{model + ":1"}}}
 	wants := func(name string, images ...string) sites.Site { return sites.Site{Name: name, Wanted: images} }
 	got := sites.Lacking(lock, []sites.Site{
 		wants("z", "quay.example.com/new:1", lock.Images[1].Pin), wants("y", "quay.example.com/a:1", "quay.example.com/a:2"),
-		wants("x", "quay.example.com/new:1", "quay.example.com/model:1", lock.Artifacts[0].Pin), wants("w"),
+		wants("x", "quay.example.com/new:1", model+":1", lock.Artifacts[0].Pin), wants("w"),
 	})
 	want := []string{
 		"quay.example.com/a:2 was wanted on y and is not in the release: --wanted with the reports adds it",

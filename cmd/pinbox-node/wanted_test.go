@@ -79,7 +79,8 @@ func TestWantedImageComesWithTheNextDelta(t *testing.T) {
 	}
 	args := []string{"--from", reports, "-c", applianceFile(t, 2, first), "--node-binary", one.NodeBinary}
 	without := pinboxDelta(t, 0, append(args, "-o", filepath.Join(t.TempDir(), "deltas"))...)
-	if text := late + " was wanted on site1 and is not in the release"; !strings.Contains(strings.Join(without.Warnings, "\n"), text) {
+	text := late + " was wanted on site1 and is not in the release"
+	if !strings.Contains(strings.Join(without.Warnings, "\n"), text) {
 		t.Errorf("got the warnings %q, want %q", without.Warnings, text)
 	}
 	out := filepath.Join(t.TempDir(), "deltas")
@@ -92,8 +93,8 @@ func TestWantedImageComesWithTheNextDelta(t *testing.T) {
 	if got := wantedBy(readStatus(n)); len(got) > 0 {
 		t.Errorf("got %v wanted after the delta, want nothing", got)
 	}
-	if state, err := n.Images().ImageStatus(t.Context(), &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: late}}); err != nil ||
-		state.Image == nil {
+	request := &criapi.ImageStatusRequest{Image: &criapi.ImageSpec{Image: late}}
+	if state, err := n.Images().ImageStatus(t.Context(), request); err != nil || state.Image == nil {
 		t.Errorf("got %v, %v, want %s", state, err, late)
 	}
 }

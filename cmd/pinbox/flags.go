@@ -169,7 +169,7 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 			strings.Join(source.FlagNames(), ", "))
 	}
 	if f.config != "" && f.sources.replaceFile() {
-		return o, cli.Usagef("-c does not go with inputs as flags: list them in the appliance file")
+		return o, cli.Usagef("-c does not go with inputs as flags, except --wanted: list them in the appliance file")
 	}
 	if err := f.completeAccess(); err != nil {
 		return o, err
