@@ -42,12 +42,14 @@ func (r *Record) Scan(log io.Reader) error {
 	lines := bufio.NewReaderSize(log, maxLine)
 	requests := map[string]string{} // names of images by the IDs of requests
 	since, at := r.Read, r.Read
+	begins := true // a line, and not the rest of a longer one, which may be text of others
 	for {
 		text, err := lines.ReadSlice('\n') // a longer line is read as several
 		line := string(text)
-		if logged := loggedAt(line); !logged.IsZero() {
+		if logged := loggedAt(line); begins && !logged.IsZero() {
 			at = logged
 		}
+		begins = !errors.Is(err, bufio.ErrBufferFull)
 		if at.After(since) {
 			if at.After(r.Read) {
 				r.Read = at
@@ -60,7 +62,7 @@ func (r *Record) Scan(log io.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+		if err != nil && begins {
 			return err
 		}
 	}

@@ -116,6 +116,12 @@ func TestScan(t *testing.T) {
 			[]string{journaled(1, "crio", strings.Repeat("x", 200_000)), pulls(2, "Pulling", "quay.io/a:1", one)},
 			[]wanted.Image{image("quay.io/a:1", 2, 2, 1)},
 		},
+		"a time within a line that is longer than any": {
+			[]string{
+				strings.Repeat("x", 64<<10) + `time="2099-01-01T00:00:00Z" level=info`, pulls(2, "Pulling", "quay.io/a:1", one),
+			},
+			[]wanted.Image{image("quay.io/a:1", 2, 2, 1)},
+		},
 		"lines before the last reading, and such without a time": {
 			[]string{"Pulling image", pulls(-5, "Pulling", "quay.io/a:1", one), pulls(0, "Pulling", "quay.io/a:1", one)}, nil,
 		},
@@ -127,6 +133,9 @@ func TestScan(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, r.Images); diff != "" {
 				t.Errorf("the images differ (-want +got):\n%s", diff)
+			}
+			if r.Read.After(at(60)) { // nothing that is logged until then would count
+				t.Errorf("got %v as the last time, want one of the log", r.Read)
 			}
 			if err := wanted.Check(r.Images); err != nil {
 				t.Errorf("got images that no record has: %v", err)
