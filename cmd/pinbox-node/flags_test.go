@@ -113,9 +113,9 @@ func TestStateOfANewerProgram(t *testing.T) {
 // timeout.
 func TestMountDoesNotWaitForACopy(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "runtime/provision/templates/mount.service"))
-	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=60\n") ||
+	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=3min\n") ||
 		!strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
-		t.Fatalf("got %v and\n%s\nwant a timeout of 60 s, and --wait 5s", err, unit)
+		t.Fatalf("got %v and\n%s\nwant a timeout of 3 min, and --wait 5s", err, unit)
 	}
 	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)
 	if err != nil || wait > 10*time.Second {

@@ -17,8 +17,8 @@ var templates embed.FS
 type rendering struct {
 	What, Where, Options string
 	// Mount is the name of the store's unit, "" if there is none. Service makes What of Store: a file
-	// or a device. Device is the unit that it waits for.
-	Mount, Service, Store, Device string
+	// or a device. Device is the unit that it waits for, Awaited that of the device or of its medium.
+	Mount, Service, Store, Device, Awaited string
 	// Script is what runs before the program is there.
 	Script string
 	// LabelColumn of lsblk(8) has the label of the device, which must be the only one with it; "" if it has none.
@@ -70,6 +70,7 @@ const (
 	saveUnit      = "pinbox-save-store.service"
 	fetchUnit     = "pinbox-fetch-store.service"
 	crioDropin    = "10-pinbox-stores.conf"
+	deviceDropin  = "50-pinbox-store.conf"
 )
 
 // allServices is the unit whose drop-ins every service of pinbox has: systemd.unit(5), since systemd 239. Those of
@@ -115,8 +116,10 @@ func (s Store) rendering() *rendering {
 	case s.PartitionLabel != "":
 		r.LabelColumn = "PARTLABEL"
 		r.Device = `dev-disk-by\x2dpartlabel-` + strings.ReplaceAll(s.PartitionLabel, "-", `\x2d`) + ".device"
+		r.Awaited = r.Device
 	case s.VolumeLabel != "":
 		r.LabelColumn = "LABEL"
+		r.Awaited = `dev-disk-by\x2dlabel-` + s.VolumeLabel + ".device"
 	}
 	if s.URL != "" {
 		r.URL, r.Digest, r.Size = s.URL, s.Digest.String(), s.Size
@@ -161,6 +164,9 @@ func (r *rendering) storeUnits() []Unit {
 	units := []Unit{
 		{Name: StoreUnit, Content: r.render("store.service")},
 		{Name: r.Mount, Content: r.render("store.mount")},
+	}
+	if r.Awaited != "" {
+		units = append(units, Unit{Name: r.Awaited, Dropins: []Dropin{{deviceDropin, r.render("device.conf")}}})
 	}
 	if r.URL != "" {
 		units = append(units, r.strict(Unit{Name: fetchUnit, Content: r.render("fetch-store.service")}, ""))
