@@ -79,7 +79,10 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 		m.change(store)
 	}
 	crio.Ignite(t, filepath.Join(o.Out, artifact.IgnitionFile), root)
-	path, arrive := "/run/media/iso/pinbox/store.squashfs", "true" // the path in a live system
+	path, arrive := "/var/lib/pinbox/store.squashfs", "true"
+	if m.base != "" {
+		path = "/run/media/iso/pinbox/store.squashfs" // in a live system
+	}
 	if m.late {
 		path, arrive = "/late.squashfs", "mkdir -p /run/media/iso/pinbox; ln -s /late.squashfs "+path+arriveLate
 	}

@@ -75,11 +75,13 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 			SELinuxContext: provision.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
 		},
 	}}
-	if !format.Of(s.Store.Format).Describe().Mounted {
+	switch {
+	case !format.Of(s.Store.Format).Describe().Mounted:
 		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, layout.StoreFolder)
-	}
-	if s.ISO.ToDisk() {
+	case s.ISO.ToDisk():
 		c.Store.PartitionLabel = layout.PartitionLabel
+	case s.ISO.Base == "" && s.Node.Store.Path+s.Node.Store.PartitionLabel+s.Node.Store.VolumeLabel+s.Node.Store.URL == "":
+		c.Store.Path = layout.NodeStore
 	}
 	if s.Node.SELinuxContext != nil {
 		c.Store.SELinuxContext = *s.Node.SELinuxContext

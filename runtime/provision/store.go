@@ -111,7 +111,7 @@ func (s Store) NodePath() string {
 	case s.VolumeLabel != "":
 		return path.Join(layout.MediumMount, layout.MediumDir, layout.MediumStore)
 	case s.URL != "":
-		return layout.FetchedStore
+		return layout.NodeStore
 	case s.Path != "":
 		return s.Path
 	}

@@ -123,7 +123,7 @@ func (s Store) rendering() *rendering {
 	}
 	if s.URL != "" {
 		r.URL, r.Digest, r.Size = s.URL, s.Digest.String(), s.Size
-		r.FetchedProgram = layout.FetchedStore + ".program"
+		r.FetchedProgram = layout.NodeStore + ".program"
 		r.ProgramURL = s.URL[:strings.LastIndex(s.URL, "/")+1] + path.Base(layout.OwnProgram)
 	}
 	r.Verity, r.VerityName = s.Verity != layout.VerityOff, layout.OwnVerityName

@@ -128,8 +128,8 @@ const (
 	StatusPath     = "/run/pinbox/status.json"
 	SetsDir        = "/etc/pinbox/sets.d"
 	KeysDir        = "/etc/pinbox/keys.d"
-	// FetchedStore is the store that a node has fetched from an HTTP server.
-	FetchedStore = NodeDir + "/store.squashfs"
+	// NodeStore is the store as a file of the node, where nothing says another place; also one that the node has fetched.
+	NodeStore = NodeDir + "/store.squashfs"
 	// LiveStorePath is the path of the store on the ISO of a CoreOS live system.
 	LiveStorePath = "/run/media/iso/" + MediumDir + "/" + MediumStore
 	// BootPath is a script of what comes before pinbox-node is on a node. It makes StoreLink a link to the device with
