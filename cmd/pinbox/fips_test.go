@@ -39,6 +39,10 @@ func TestFIPS(t *testing.T) {
 		{[]string{"verify", "b", "--base", "a", "--key", "ed.pub"}, ""},
 		{append([]string{"delta", "--oci", "demo/next", "--from", "a", "--thin", "-o", "c"}, node...), ""},
 		{[]string{"inspect", "c"}, ""},
+		{[]string{"medium", "b", "-o", "b.iso", "--sign-key", "ed.key"}, ""},
+		{[]string{"verify", "b.iso", "--base", "a", "--key", "ed.pub"}, ""},
+		{[]string{"medium", "c", "-o", "c.iso"}, ""},
+		{[]string{"verify", "c.iso", "--base", "a"}, ""},
 		{append([]string{"build", "--oci", "demo/images", "-o", "d", "--sign-key", sealed}, node...),
 			"the encryption of cosign.key is not in the FIPS 140-3 module"},
 	} {
