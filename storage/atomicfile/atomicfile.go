@@ -31,6 +31,10 @@ var ErrForeign = fault.New(fault.Usage, "is not a file of this user alone",
 // ErrLink reports that a folder of a path is a link.
 var ErrLink = fault.New(fault.Usage, "is a link, or behind one", "name the folder that the link leads to")
 
+// ErrMounted reports that a file is a mount of its own, as of a container: the kernel renames nothing to it.
+var ErrMounted = fault.New(fault.Other,
+	"is a mount of its own, which no other file replaces: mount its folder instead", "")
+
 // File is a file that is being written. Commit gives it its name.
 type File struct {
 	*os.File
@@ -245,7 +249,11 @@ func (f *File) publish() error {
 		}
 		f.temp = temp
 	}
-	if err := f.tree.Rename(f.temp, f.name); err != nil {
+	err := f.tree.Rename(f.temp, f.name)
+	if errors.Is(err, syscall.EBUSY) {
+		return fmt.Errorf("%s %w", filepath.Join(f.tree.Name(), f.name), ErrMounted)
+	}
+	if err != nil {
 		return err
 	}
 	f.temp = ""

@@ -192,6 +192,26 @@ func TestFolderOnAMountOfItsOwn(t *testing.T) {
 	}
 }
 
+// A file that is a mount of its own stays as it is, and the error says why.
+func TestFileOnAMountOfItsOwn(t *testing.T) {
+	fixtures.NeedRoot(t)
+	file := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(file, []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	fixtures.Run(t, "mount", "--bind", file, file)
+	t.Cleanup(func() { fixtures.Unmount(t, file) })
+	_, err := atomicfile.Write(file, []byte("new"), 0o644)
+	if !errors.Is(err, atomicfile.ErrMounted) || !strings.HasPrefix(err.Error(), file+" is a mount of its own") {
+		t.Errorf("got %v, want %v", err, atomicfile.ErrMounted)
+	}
+	content, err := os.ReadFile(file)
+	entries, dirErr := os.ReadDir(filepath.Dir(file))
+	if errors.Join(err, dirErr) != nil || string(content) != "old" || len(entries) != 1 {
+		t.Errorf("got %q and the files %v, %v, want the file as it was", content, entries, errors.Join(err, dirErr))
+	}
+}
+
 // Devices and folders are not replaced. A bug was that root replaced /dev/null by a file.
 func TestNotFile(t *testing.T) {
 	dir := t.TempDir()
