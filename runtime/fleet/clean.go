@@ -33,6 +33,16 @@ func clean(v reflect.Value) {
 	}
 }
 
+// line makes one line of printable characters of the name of a file, which whoever made a stick chose.
+func line(text string) string { return strings.Map(printable, text) }
+
+// lineError is an error that names such a file.
+type lineError struct{ error }
+
+func (e lineError) Error() string { return line(e.error.Error()) }
+
+func (e lineError) Unwrap() error { return e.error }
+
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r

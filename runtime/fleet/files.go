@@ -72,8 +72,12 @@ func Read(paths []string, keys Keys) (objects []Object, broken map[string]error,
 			return nil, nil, err
 		}
 		for _, e := range entries {
-			if e.Type().IsRegular() && strings.HasSuffix(e.Name(), ".json") {
-				files = append(files, filepath.Join(path, e.Name()))
+			switch file := filepath.Join(path, e.Name()); {
+			case !strings.HasSuffix(e.Name(), ".json") || e.IsDir():
+			case e.Type().IsRegular():
+				files = append(files, file)
+			default: // a link may lead anywhere; one that nobody told of would be a node that nobody misses
+				broken[line(file)] = input.ErrNotRegular
 			}
 		}
 	}
@@ -85,7 +89,7 @@ func Read(paths []string, keys Keys) (objects []Object, broken map[string]error,
 		case slices.Contains(named, file):
 			return nil, nil, fmt.Errorf("%s: %w", file, err)
 		default:
-			broken[file] = err
+			broken[line(file)] = lineError{err}
 		}
 	}
 	return objects, broken, nil

@@ -196,6 +196,42 @@ func TestReportsHaveNoLines(t *testing.T) {
 	}
 }
 
+// Nothing of a folder of reports is left out unseen: two reports in one file and a link are told, in one line each,
+// whatever the names of the files. A bug was that only the first report of a file counted, and links did not.
+func TestNothingOfAFolderIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	report, err := json.Marshal(fleet.NewObject("a", "", ready(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"a.json": string(report) + "\n", "two.json": string(report) + string(report), "more.json": string(report) + "]",
+		"x\n1 of 1 nodes are ready\n.json": "{",
+	} {
+		write(t, filepath.Join(dir, name), content)
+	}
+	if err := os.Symlink(filepath.Join(dir, "a.json"), filepath.Join(dir, "link.json")); err != nil {
+		t.Fatal(err)
+	}
+	objects, broken, err := fleet.Read([]string{dir}, nil)
+	if err != nil || len(objects) != 1 {
+		t.Errorf("got %d reports, %v, want one", len(objects), err)
+	}
+	for name, want := range map[string]error{
+		"two.json": fleet.ErrNotReport, "more.json": fleet.ErrNotReport, "link.json": input.ErrNotRegular,
+		"x 1 of 1 nodes are ready .json": fleet.ErrNotReport,
+	} {
+		got := broken[filepath.Join(dir, name)]
+		if !errors.Is(got, want) || strings.Contains(got.Error(), "\n") {
+			t.Errorf("%s: got %v, want %v in one line", name, got, want)
+		}
+		delete(broken, filepath.Join(dir, name))
+	}
+	if len(broken) > 0 {
+		t.Errorf("got also %v", broken)
+	}
+}
+
 // With a folder of keys, a node reports for itself and for no other: a stick of one ship said that another one is
 // ready.
 func TestKeysOfNodes(t *testing.T) {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -73,6 +74,11 @@ func Decode(r io.Reader) ([]Object, error) {
 	}
 	dec := json.NewDecoder(limited)
 	err := dec.Decode(&list)
+	if err == nil {
+		if _, end := dec.Token(); !errors.Is(end, io.EOF) { // as `cat` makes of two files
+			err = errors.New("more than one JSON document: give a folder with a file for each")
+		}
+	}
 	switch {
 	case limited.N == 0:
 		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
