@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -127,6 +128,9 @@ func ParseImageSetConfig(path string, content []byte) (*ImageSetConfig, error) {
 	dec.KnownFields(true)
 	if err := dec.Decode(s); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrImageSetConfig, YAMLError(path, err))
+	}
+	if err := dec.Decode(&yaml.Node{}); !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%w: %s: more than one document: oc-mirror reads the first alone", ErrImageSetConfig, path)
 	}
 	m := s.Mirror
 	if len(m.Platform.Channels)+len(m.Operators)+len(m.AdditionalImages) == 0 && m.Platform.Release == "" && !s.charts() {

@@ -147,6 +147,11 @@ func TestNamesOfOCMirror(t *testing.T) {
 	if _, err := source.ParseImageSetConfig("x.yaml", []byte(deleted)); err == nil || !strings.Contains(err.Error(), "deletes") {
 		t.Errorf("got %v, want an error that says what the object is for", err)
 	}
+	two := imageSet("  additionalImages: [{name: quay.io/a/b:1}]\n")
+	two += "---\n" + two // a bug was to leave out the images of the second
+	if _, err := source.ParseImageSetConfig("x.yaml", []byte(two)); !errors.Is(err, source.ErrImageSetConfig) {
+		t.Errorf("two documents: got %v, want %v", err, source.ErrImageSetConfig)
+	}
 	older, err := source.ParseImageSetConfig("older.yaml", []byte(imageSet("  helm: {local: [{name: x}]}")))
 	if err != nil {
 		t.Fatal(err)
