@@ -167,7 +167,8 @@ func TestDeltaHasOnlyNewLayers(t *testing.T) {
 	}
 	files := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs",
-		"kubelet-allowlist.conf", "manifests",
+		"kubelet-allowlist.conf", "manifests", "manifests/always", "manifests/always/mutate.yaml",
+		"manifests/always/names.yaml", "manifests/always/warn.yaml",
 		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}

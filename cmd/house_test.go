@@ -116,7 +116,7 @@ var rooms = map[string][]string{
 		"builder/base builder/spec",
 		"builder/format builder/source",
 		"builder/artifact builder/mirror",
-		"builder/demo builder/iso builder/progress builder/provenance",
+		"builder/demo builder/iso builder/progress builder/provenance builder/pullpolicy",
 	},
 	"ignition": {
 		"ignition",

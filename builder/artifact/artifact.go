@@ -25,6 +25,8 @@ const (
 	// The program of the node, if it fetches that.
 	ProgramFile  = "pinbox-node"
 	ManifestsDir = "manifests"
+	// Policies for pods whose pull policy is Always.
+	AlwaysDir = ManifestsDir + "/always"
 	// An example of a kubelet's configuration that admits the images.
 	AllowlistFile = "kubelet-allowlist.conf"
 	SumsFile      = layout.SumsFile

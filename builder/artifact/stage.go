@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/pullpolicy"
 	"github.com/pinbox/pinbox/runtime/kubelet"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
@@ -155,7 +156,7 @@ type Text struct {
 	Perm    os.FileMode
 }
 
-// WriteTexts writes the lock, the manifests of the sets, the allowlist of the kubelet, the root hash of the
+// WriteTexts writes the lock, the manifests of the sets, the policies for pods, the allowlist of the kubelet, the root hash of the
 // store, and more files by their names.
 func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
 	if err := WriteLock(s.Path(LockFile), lock); err != nil {
@@ -165,6 +166,9 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 	files[AllowlistFile] = Text{kubelet.Allowlist(lock), 0o644}
 	if !store.Tree.IsZero() {
 		files[layout.RootHashFile(store.Name)] = Text{store.Tree.RootHash(), 0o644}
+	}
+	for name, content := range pullpolicy.Manifests(lock) {
+		files[path.Join(AlwaysDir, name)] = Text{content, 0o644}
 	}
 	for _, set := range sets {
 		files[path.Join(ManifestsDir, pinset.FileName(set.Name))] = Text{set.Render(), 0o644}

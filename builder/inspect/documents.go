@@ -237,6 +237,8 @@ func documentKind(r *release.Release, name string) string {
 		return "lock"
 	case name == r.Names.Sums:
 		return "sums"
+	case strings.HasPrefix(name, artifact.AlwaysDir+"/"):
+		return "policy for pods with the pull policy Always"
 	case strings.HasPrefix(name, artifact.ManifestsDir+"/"):
 		return "PinnedImageSet"
 	case strings.HasSuffix(name, ".roothash"):

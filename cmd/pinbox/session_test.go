@@ -95,7 +95,8 @@ func TestPlanBuildVerify(t *testing.T) {
 	}
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
-		".", "SHA256SUMS", "config.bu", "config.ign", "kubelet-allowlist.conf", "manifests", "manifests/infra-sample.yaml",
+		".", "SHA256SUMS", "config.bu", "config.ign", "kubelet-allowlist.conf", "manifests", "manifests/always",
+		"manifests/always/mutate.yaml", "manifests/always/names.yaml", "manifests/always/warn.yaml", "manifests/infra-sample.yaml",
 		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json", "store.roothash", "store.squashfs",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
@@ -106,9 +107,9 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 9 files, 5 images") {
+	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 12 files, 5 images") {
 		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "is intact: 9 files, 5 images", stdout, stderr)
+			code, cli.ExitOK, "is intact: 12 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
