@@ -42,6 +42,9 @@ func attachCommand() *cobra.Command {
 			if o.Force && o.Auto {
 				return cli.Usagef("--auto does not go with --force: only you can decide that a release goes back")
 			}
+			if o.Auto && f.settings.DryRun {
+				return cli.Usagef("--auto does not go with --dry-run")
+			}
 			o.Source = args[0]
 			progress := cli.NewProgress(cmd, output)
 			if o.Force {
@@ -53,6 +56,9 @@ func attachCommand() *cobra.Command {
 			progress.Close()
 			if err != nil {
 				return err
+			}
+			if f.settings.DryRun {
+				return showPlannedAttach(cmd.OutOrStdout(), output, f.open(), attached)
 			}
 			f.settings.Waiting = func(why error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting\n", why) }
 			status, err := f.open().ApplySets(cmd.Context())
@@ -67,6 +73,8 @@ func attachCommand() *cobra.Command {
 		"also attach a release that is not newer than those of the node, or one of another appliance")
 	cmd.Flags().BoolVar(&o.Auto, "auto", false,
 		"for a medium that was plugged in: change nothing if its store is attached or was attached before")
+	cmd.Flags().BoolVar(&f.settings.DryRun, "dry-run", false,
+		"read and verify the store, show what would be attached, pinned and unpinned, and change nothing")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())

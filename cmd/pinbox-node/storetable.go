@@ -203,19 +203,28 @@ func showRelease(cmd *cobra.Command, output cli.Output, r stores.Release, s runt
 	return showWithStatus(cmd, output, attached{Digest: r.ID.String(), Found: true, Status: s, text: text}, err)
 }
 
-// plannedRollback is the result of `rollback --dry-run --output json`.
-type plannedRollback struct {
-	DryRun bool   `json:"dryRun"`
+// plannedRelease is the result of `attach --dry-run --output json` and `rollback --dry-run --output json`.
+type plannedRelease struct {
+	DryRun bool `json:"dryRun"`
+	// Digest is that of the store whose release would be current; of an attach, that of the store.
 	Digest string `json:"digest"`
+	*plannedStore
 	// Pinned are images of the release that the current sets lack, and Unpinned those that only the current sets have.
 	Pinned   []string `json:"pinned"`
 	Unpinned []string `json:"unpinned"`
-	title    string
+	text     string
 }
 
-func (p plannedRollback) print(w io.Writer) error {
-	fmt.Fprintf(w, "%s would be current: %s more in its sets, %s less\n", p.title, cli.Plural(len(p.Pinned), "image"),
-		cli.Plural(len(p.Unpinned), "image"))
+// plannedStore is the store of an attach. Bytes is what it would take on the disk.
+type plannedStore struct {
+	Slot  string   `json:"slot"`
+	Found bool     `json:"found"`
+	Bytes int64    `json:"bytes"`
+	Moved []string `json:"moved,omitempty"`
+}
+
+func (p plannedRelease) print(w io.Writer) error {
+	fmt.Fprintln(w, p.text)
 	for _, name := range p.Pinned {
 		fmt.Fprintln(w, "+", name)
 	}
@@ -225,19 +234,61 @@ func (p plannedRollback) print(w io.Writer) error {
 	return nil
 }
 
-func showPlannedRollback(w io.Writer, output cli.Output, p node.RollbackPlan, err error) error {
-	if err != nil {
-		return err
-	}
-	shown := plannedRollback{
-		DryRun: true, Digest: p.Release.ID.String(), Pinned: []string{}, Unpinned: []string{},
-		title: cmp.Or(p.Release.Title(), "the appliance's own release"),
-	}
+func describePlan(p node.Plan) plannedRelease {
+	shown := plannedRelease{DryRun: true, Digest: p.Release.ID.String(), Pinned: []string{}, Unpinned: []string{}}
 	for _, img := range p.Pinned {
 		shown.Pinned = append(shown.Pinned, img.String())
 	}
 	for _, img := range p.Unpinned {
 		shown.Unpinned = append(shown.Unpinned, img.String())
+	}
+	shown.text = fmt.Sprintf("%s would be current: %s more in its sets, %s less",
+		cmp.Or(p.Release.Title(), "the appliance's own release"), cli.Plural(len(p.Pinned), "image"),
+		cli.Plural(len(p.Unpinned), "image"))
+	return shown
+}
+
+func showPlannedRollback(w io.Writer, output cli.Output, p node.Plan, err error) error {
+	if err != nil {
+		return err
+	}
+	return show(w, output, describePlan(p), nil)
+}
+
+// showPlannedAttach shows what a dry run of an attach has found.
+func showPlannedAttach(w io.Writer, output cli.Output, n *node.Node, a stores.Attached) error {
+	shown := plannedRelease{Pinned: []string{}, Unpinned: []string{}, text: "the current release stays, with its sets"}
+	if a.Next != nil {
+		p, err := n.PlanRelease(*a.Next)
+		if err != nil {
+			return err
+		}
+		shown = describePlan(p)
+	}
+	id := cmp.Or(a.Store.ID, a.Store.Thin)
+	shown.DryRun, shown.Digest = true, id.String()
+	shown.plannedStore = &plannedStore{Slot: a.Store.Slot, Found: a.Found, Bytes: a.Most, Moved: a.Moved}
+	about := fmt.Sprintf("the store %s would be attached at slot %s: %s, %s of the disk", stores.Short(id), a.Store.Slot,
+		cli.Plural(a.Store.Images, "image"), bytesize.Format(a.Most))
+	switch {
+	case a.Repaired:
+		about = fmt.Sprintf("the store %s, at slot %s, is damaged or moved: it would be read again, %s of the disk",
+			stores.Short(id), a.Store.Slot, bytesize.Format(a.Most))
+	case a.Appliance:
+		about = fmt.Sprintf("the store %s is the appliance's own, at slot %s: nothing would be copied", stores.Short(id),
+			a.Store.Slot)
+	case a.Found:
+		about = fmt.Sprintf("the store %s is attached, at slot %s: nothing would be copied", stores.Short(id), a.Store.Slot)
+	case a.Store.Thin != "":
+		about = fmt.Sprintf("a store would be put together from the thin delta %s at slot %s: %s, %s of the disk",
+			stores.Short(id), a.Store.Slot, cli.Plural(a.Store.Images, "image"), bytesize.Format(a.Most))
+	}
+	shown.text = about + "; nothing would be freed\n" + shown.text
+	if len(a.Moved) > 0 {
+		shown.text += fmt.Sprintf("; it moves %s to other images", strings.Join(a.Moved, ", "))
+	}
+	if a.Unverified {
+		shown.text += fmt.Sprintf("; its signature was not checked, since %s has no key", a.Keys)
 	}
 	return show(w, output, shown, nil)
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
@@ -32,6 +33,10 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 	if err != nil {
 		return stores.Attached{}, err
 	}
+	m.DryRun = n.s.DryRun
+	if m.DryRun && fetch.Is(a.Source) {
+		return stores.Attached{}, fmt.Errorf("%s: %w", a.Source, ErrRemoteDryRun)
+	}
 	client, err := cri.Dial(n.s.Socket)
 	if err != nil {
 		return stores.Attached{}, err
@@ -42,6 +47,9 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 		if a.GraphRoots, err = client.GraphRoots(ctx); err != nil {
 			return stores.Attached{}, err
 		}
+	}
+	if m.DryRun {
+		return m.Attach(ctx, a)
 	}
 	progress := composing{file: n.composingFile(), next: a.Progress}
 	defer progress.end()
@@ -116,8 +124,8 @@ func (n *Node) Rollback(ctx context.Context, to string) (stores.Release, error) 
 	return m.Rollback(ctx, to)
 }
 
-// RollbackPlan is what a rollback would do.
-type RollbackPlan struct {
+// Plan is a release that would become current.
+type Plan struct {
 	Release stores.Release
 	// Pinned are the images of its sets that the current sets lack, and Unpinned those that only the current ones have:
 	// they stay pinned if they are of a store.
@@ -125,17 +133,24 @@ type RollbackPlan struct {
 }
 
 // PlanRollback returns what Rollback would do, or its error. It changes nothing.
-func (n *Node) PlanRollback(ctx context.Context, to string) (p RollbackPlan, err error) {
+func (n *Node) PlanRollback(ctx context.Context, to string) (Plan, error) {
 	m, err := n.manager()
 	if err != nil {
-		return p, err
+		return Plan{}, err
 	}
-	if p.Release, err = m.PlanRollback(ctx, to); err != nil {
-		return p, err
+	r, err := m.PlanRollback(ctx, to)
+	if err != nil {
+		return Plan{}, err
 	}
+	return n.PlanRelease(r)
+}
+
+// PlanRelease compares the sets of a release with the current ones.
+func (n *Node) PlanRelease(r stores.Release) (Plan, error) {
+	p := Plan{Release: r}
 	var next []pinset.Set
-	for _, name := range slices.Sorted(maps.Keys(p.Release.Sets)) {
-		sets, _, err := pinset.DecodeSets(strings.NewReader(p.Release.Sets[name]), name)
+	for _, name := range slices.Sorted(maps.Keys(r.Sets)) {
+		sets, _, err := pinset.DecodeSets(strings.NewReader(r.Sets[name]), name)
 		if err != nil {
 			return p, err
 		}

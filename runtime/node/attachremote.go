@@ -13,8 +13,12 @@ import (
 	"github.com/pinbox/pinbox/storage/signature"
 )
 
-// ErrRemoteInPlace is for a store that is not on this machine.
-var ErrRemoteInPlace = fault.New(fault.Usage, "a store of a server cannot be used in place", "leave out --in-place")
+// What a store of a server cannot be used for.
+var (
+	ErrRemoteInPlace = fault.New(fault.Usage, "a store of a server cannot be used in place", "leave out --in-place")
+	ErrRemoteDryRun  = fault.New(fault.Usage, "a dry run fetches no store from a server",
+		"copy its folder to this machine, and name that")
+)
 
 // attachRemote fetches a store from a server, unless the node has it, and attaches it from the disk. What was fetched
 // stays only if the fetch was interrupted: the next attach of the same store continues.

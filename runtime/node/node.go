@@ -39,7 +39,7 @@ type Settings struct {
 	Condition bool
 	// Jitter is the most by which Run delays a pass after a change in the cluster, at random.
 	Jitter time.Duration
-	// DryRun makes Detach, DetachUnused and Compact change nothing.
+	// DryRun makes Attach, Detach, DetachUnused and Compact change nothing.
 	DryRun bool
 	// Status is the file of the status. The lock of passes is in the same folder.
 	Status string

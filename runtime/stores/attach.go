@@ -59,6 +59,8 @@ type AttachOptions struct {
 	Node Node
 	// Progress is told how far the attach is; nil is fine.
 	Progress Progress
+
+	dry bool // that of the session
 }
 
 // Node is that of an attach.
@@ -116,6 +118,10 @@ type Attached struct {
 	Unordered bool
 	// Program is the pinbox-node that the units install from now on, if that has changed; nil if it has not.
 	Program *pinset.Program
+	// Next is, in a dry run, the release that would become current, with its sets; nil if the current one stays. Most is
+	// the space that the attach would take, in bytes: the store of a thin delta has no ID yet.
+	Next *Release
+	Most int64
 	// Unverified means that the store has a signature but the node has no keys in the folder Keys.
 	Unverified bool
 	Keys       string
@@ -123,17 +129,22 @@ type Attached struct {
 
 // Attach copies a store to the node, mounts it and makes its sets current. The copy is the same
 // squashfs image, still compressed. CRI-O lists its images at once.
+//
+// With DryRun it reads the store where it is, compares its digest and signature, and decides as it would decide; it
+// changes nothing, and does not know yet whether the store can be mounted.
 func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) {
 	if o.Auto { // udev does not try again
 		m.Wait = math.MaxInt64
 	}
-	s, unlock, err := m.begin(ctx)
+	s, unlock, err := m.beginOrLook(ctx)
 	if err != nil {
 		return Attached{}, err
 	}
 	defer unlock()
+	o.dry = s.dry
 	before := s.programs.named(s.state)
 	a, err := s.attachSource(ctx, o)
+	a.Next = s.next
 	if now := s.programs.named(s.state); now != before {
 		a.Program = &now
 	}
@@ -192,10 +203,17 @@ func (s *session) reattach(ctx context.Context, r Release, src source, o AttachO
 		return a, err
 	}
 	a.Store, a.Found = *s.state.store(r.Store), true
+	current := s.state.Current == r.ID
+	if a.Repaired && s.dry { // what the node has of it is not read
+		a.Most = spaceFor(src.Size, o)
+		if !current && !o.KeepSets {
+			s.next, err = &r, checkSuccession(s, r.ID, r.ReleaseID, o)
+		}
+		return a, err
+	}
 	if err := s.programs.repair(ctx, r, os.DirFS(s.slots.path(a.Store)), o); err != nil {
 		return a, err
 	}
-	current := s.state.Current == r.ID
 	if o.Auto || o.KeepSets || current && !s.releases.stale(s.state, r) {
 		return a, nil
 	}
@@ -262,6 +280,9 @@ func (s *session) repair(ctx context.Context, src source, o AttachOptions) (repa
 		return false, err
 	}
 	defer g.discard()
+	if s.dry {
+		return true, nil
+	}
 	again := *attached
 	again.Verity = g.tree
 	src.place(&again, o)
@@ -324,6 +345,15 @@ func (s *session) add(
 	if store, err = composeThin(ctx, s, g, store, c, o); err != nil {
 		return a, fmt.Errorf("%s: %w", src.Path, err)
 	}
+	if s.dry {
+		a.Store, a.Keys, a.Unverified = store, s.sources.keys, len(src.signature) > 0 && src.keys.IsEmpty()
+		a.Most = spaceFor(store.Size, o)
+		if !o.KeepSets {
+			a.Unordered = isUnordered(s, store.ID, store.ReleaseID)
+			s.next = &Release{ID: store.ID, Thin: store.Thin, ReleaseID: store.ReleaseID, Sets: c.Sets}
+		}
+		return a, nil
+	}
 	if s.state.store(store.ID) != nil {
 		return reattachWhole(ctx, s, store, src, o)
 	}
@@ -353,6 +383,14 @@ func (s *session) add(
 		}
 	}
 	return a, mountNew(ctx, s, store, before, o)
+}
+
+// spaceFor is the space that a store of so many bytes takes.
+func spaceFor(bytes int64, o AttachOptions) int64 {
+	if o.InPlace {
+		return 0
+	}
+	return bytes
 }
 
 // now is the time for the state.

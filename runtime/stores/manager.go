@@ -25,7 +25,7 @@ import (
 // changes the state, it makes the node match the state. So it completes whatever a killed process
 // has begun.
 type Manager struct {
-	// DryRun makes Detach, DetachUnused and Compact decide what they would do, and change nothing.
+	// DryRun makes Attach, Detach, DetachUnused and Compact decide what they would do, and change nothing.
 	DryRun bool
 	// Dir is the folder of the state and of the copied stores.
 	Dir string
@@ -162,6 +162,8 @@ type session struct {
 	tools
 	state State
 	dry   bool // nothing is written
+	// next is the release that a dry run would make current; nil for none.
+	next *Release
 }
 
 // save writes the state.

@@ -17,9 +17,9 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// ErrInParts is returned for a store of `pinbox medium --split` that is attached in place.
-var ErrInParts = fault.New(fault.Input, "the store is in parts, so it cannot be used in place",
-	"attach it without --in-place")
+// ErrInParts is returned for a store of `pinbox medium --split` that is attached in place, or in a dry run.
+var ErrInParts = fault.New(fault.Input, "the store is in parts, which can only be copied",
+	"attach it without --in-place and --dry-run, or join the parts: cat NAME.* >NAME")
 
 // maxEntries is how many entries of a folder are read to find a store: those of a stick with other files, of
 // which a hostile one could list any number.

@@ -54,6 +54,9 @@ func (p programs) take(
 	case next.Digest == p.own.Digest, next.OlderThan(p.own):
 		return nil, nil
 	}
+	if o.dry {
+		return next, nil
+	}
 	err := p.copy(ctx, store, *next, o.fits)
 	if errors.Is(err, fs.ErrNotExist) { // its bases have it, and this node took another one
 		return now, nil
@@ -115,7 +118,7 @@ func (p programs) latest() (path string) {
 
 // repair copies the program of an attached release again if its copy is damaged, and the release's store has it.
 func (p programs) repair(ctx context.Context, r Release, store fs.FS, o AttachOptions) error {
-	if p.own.Digest == "" || r.Program == nil {
+	if p.own.Digest == "" || r.Program == nil || o.dry {
 		return nil
 	}
 	return ignoreNotExist(p.copy(ctx, store, *r.Program, o.fits))

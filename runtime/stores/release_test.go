@@ -15,6 +15,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/opencontainers/go-digest"
+
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
@@ -141,6 +144,114 @@ func TestPlanRollback(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A dry run of an attach decides as the attach does, and writes nothing.
+func TestPlanAttach(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	for _, step := range []struct {
+		name string
+		o    stores.AttachOptions
+		fail error
+	}{
+		{name: "a new store", o: stores.AttachOptions{Source: delta(1).folder(t)}},
+		{name: "without its sets", o: stores.AttachOptions{Source: delta(2).folder(t), KeepSets: true}},
+		{name: "one that is attached", o: stores.AttachOptions{Source: "2"}},
+		{name: "one that is current", o: stores.AttachOptions{Source: "2"}},
+		{name: "the release before, by its slot", o: stores.AttachOptions{Source: "1"}},
+		{name: "the appliance's own", o: stores.AttachOptions{Source: "0"}},
+		{name: "one that is attached, by its file", o: stores.AttachOptions{Source: delta(1).folder(t)}},
+		{name: "another digest", fail: stores.ErrDamaged,
+			o: stores.AttachOptions{Source: delta(3).folder(t), Digest: digest.FromString("x")}},
+		{name: "without its base", fail: stores.ErrNoBase, o: stores.AttachOptions{Source: testStore{n: 6}.folder(t)}},
+		{name: "the last slot", o: stores.AttachOptions{Source: delta(3).folder(t), InPlace: true}},
+		{name: "no slot", fail: stores.ErrNoSlot, o: stores.AttachOptions{Source: testStore{n: 5}.folder(t)}},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			before, files := d.state(), d.files()
+			dry := d.Manager
+			dry.DryRun = true
+			plan, planErr := dry.Attach(t.Context(), step.o)
+			if diff := cmp.Diff(files, d.files()); diff != "" {
+				t.Errorf("a dry run has changed files (-want +got):\n%s", diff)
+			}
+			a, err := d.Attach(t.Context(), step.o)
+			if !errors.Is(err, step.fail) || !errors.Is(planErr, step.fail) || (err == nil) != (planErr == nil) {
+				t.Fatalf("got %v planned and %v, want %v", planErr, err, step.fail)
+			}
+			now := d.state()
+			switch {
+			case (plan.Next != nil) != (now.Current != before.Current):
+				t.Errorf("got the release %v planned and %v, before %v", plan.Next, now.Current, before.Current)
+			case plan.Next != nil && plan.Next.ID != now.Current:
+				t.Errorf("got the release %v planned, want %v", plan.Next.ID, now.Current)
+			}
+			if plan.Store.ID != a.Store.ID || plan.Store.Slot != a.Store.Slot || plan.Found != a.Found ||
+				plan.Appliance != a.Appliance {
+				t.Errorf("got %+v planned, want %+v", plan, a)
+			}
+			if copied := len(now.Stores) > len(before.Stores) && !step.o.InPlace; copied != (plan.Most > 0) {
+				t.Errorf("got %d bytes planned, want some: %v", plan.Most, copied)
+			}
+			for _, r := range now.Releases {
+				if plan.Next != nil && r.ID == now.Current && !maps.Equal(r.Sets, plan.Next.Sets) {
+					t.Errorf("got the sets %v planned, want %v", plan.Next.Sets, r.Sets)
+				}
+			}
+		})
+	}
+}
+
+// A dry run for a store whose file is damaged says so, and repairs nothing.
+func TestPlanRepair(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	source := delta(1).folder(t)
+	store := d.attach(stores.AttachOptions{Source: source})
+	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
+	fixtures.Run(t, "umount", d.Slots[1])
+	file := filepath.Join(d.Dir, store.ID.Encoded()+".squashfs")
+	if err := os.Truncate(file, store.Size-1); err != nil {
+		t.Fatal(err)
+	}
+	before := d.files()
+	dry := d.Manager
+	dry.DryRun = true
+	plan, err := dry.Attach(t.Context(), stores.AttachOptions{Source: source})
+	if err != nil || !plan.Repaired || plan.Most != store.Size || plan.Next == nil || plan.Next.ID != store.ID {
+		t.Errorf("got %+v, %v, want that %d bytes of %s are read again", plan, err, store.Size, store.ID)
+	}
+	if diff := cmp.Diff(before, d.files()); diff != "" {
+		t.Errorf("a dry run has changed files (-want +got):\n%s", diff)
+	}
+	if a, err := d.Attach(t.Context(), stores.AttachOptions{Source: source}); err != nil || !a.Repaired {
+		t.Errorf("got %+v, %v, want it repaired", a, err)
+	}
+}
+
+// files are the mounts, and the files of the state and of the sets.
+func (d *testNode) files() map[string]any {
+	d.t.Helper()
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	all := map[string]any{"mounts": string(mounts)}
+	for _, dir := range []string{d.Dir, d.Sets} {
+		if _, err := os.Stat(dir); err == nil {
+			all[dir] = fixtures.Tree(d.t, dir)
+		}
+	}
+	return all
+}
+
+// state reads the state of the node; zero before the first attach.
+func (d *testNode) state() (s stores.State) {
+	d.t.Helper()
+	s, err := stores.ReadState(d.Dir)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return s
 }
 
 // A second attach of a store makes its release current, unless it is automatic. A store that was

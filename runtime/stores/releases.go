@@ -95,9 +95,13 @@ func (s *session) returnTo(ctx context.Context, r Release) error {
 	if err := s.checkReturn(ctx, r); err != nil {
 		return err
 	}
-	r, err := s.withSets(ctx, r, AttachOptions{})
+	r, err := s.withSets(ctx, r, AttachOptions{dry: s.dry})
 	if err != nil {
 		return err
+	}
+	if s.dry {
+		s.next = &r
+		return nil
 	}
 	if err := s.releases.saveSets(&s.state, r.Sets); err != nil {
 		return err
@@ -182,6 +186,10 @@ func releasesWhere(all []Release, wanted func(Release) bool) (found []Release) {
 func (s *session) makeCurrent(ctx context.Context, r Release) error {
 	if err := s.checkMounted(ctx, r); err != nil {
 		return err
+	}
+	if s.dry {
+		s.next = &r
+		return nil
 	}
 	if err := s.releases.makeCurrent(&s.state, r); err != nil {
 		return err

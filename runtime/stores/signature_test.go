@@ -114,7 +114,14 @@ func TestSignedStores(t *testing.T) {
 			if c.change != nil {
 				c.change(t, d, store)
 			}
+			dry := d.Manager
+			dry.DryRun = true
+			plan, planErr := dry.Attach(t.Context(), stores.AttachOptions{Source: store})
+			d.wantUntouched()
 			a, err := d.Attach(t.Context(), stores.AttachOptions{Source: store})
+			if !errors.Is(planErr, c.want) || plan.Unverified != c.unverified {
+				t.Errorf("a dry run: got %v, unverified %v, want %v, %v", planErr, plan.Unverified, c.want, c.unverified)
+			}
 			if !errors.Is(err, c.want) || a.Unverified != c.unverified {
 				t.Fatalf("got %v, unverified %v, want %v, %v", err, a.Unverified, c.want, c.unverified)
 			}

@@ -31,10 +31,10 @@ type staged struct {
 	made string
 }
 
-// stage copies a store into the state's folder, or only reads it if it is used in place, and compares
+// stage copies a store into the state's folder, or only reads it in place or in a dry run, and compares
 // its digest and its signature. It reads nothing in it. The caller discards the result.
 func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *staged, err error) {
-	if o.InPlace && src.parts {
+	if (o.InPlace || o.dry) && src.parts {
 		return nil, fmt.Errorf("%s: %w", src.Path, ErrInParts)
 	}
 	g, to := &staged{Extent: src.Extent}, io.Discard
@@ -44,6 +44,9 @@ func (s sources) stage(ctx context.Context, src source, o AttachOptions) (_ *sta
 	case !o.InPlace:
 		if err := o.fits(src.Size); err != nil {
 			return nil, fmt.Errorf("%s: %w", src.Path, err)
+		}
+		if o.dry {
+			break
 		}
 		path := s.dir.incoming()
 		if g.copy, err = atomicfile.CreateLarge(path, 0o600); err != nil {

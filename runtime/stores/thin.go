@@ -62,6 +62,9 @@ func composeThin(
 	if err := o.fits(most); err != nil {
 		return store, err
 	}
+	if s.dry {
+		return store, nil
+	}
 	if err := s.save(); err != nil { // ReadState refuses a folder that has stores but no state
 		return store, err
 	}
