@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/format"
+	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
@@ -159,6 +160,9 @@ type Result struct {
 	StoreURL string `json:"storeURL,omitempty"`
 	// Installs is the disk that the ISO installs to; "" if it does not install.
 	Installs string `json:"installs,omitempty"`
+	// Apply are the commands that bring the manifests to an OpenShift cluster, in their order; nil without spec.openshift,
+	// and empty if there is nothing to apply.
+	Apply []string `json:"apply,omitempty"`
 	// Seconds is the duration of the build.
 	Seconds float64 `json:"seconds"`
 }
@@ -325,6 +329,13 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		r.New = &lacking
 		r.Bases = delta.Delta.Bases
 		r.Thin = delta.Delta.Thin
+	}
+	if manifests := filepath.Join(r.Out, artifact.ManifestsDir); s.OpenShift != nil {
+		if r.Apply = []string{}; delta == nil {
+			r.Apply = openshift.Apply(*s.OpenShift, manifests, p.sets)
+		} else {
+			r.Apply = append(r.Apply, openshift.ApplySets(*s.OpenShift, manifests, p.sets)...)
+		}
 	}
 	if p.base != nil {
 		r.ISO = filepath.Join(o.Out, artifact.ISOFile)

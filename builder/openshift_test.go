@@ -64,6 +64,19 @@ func TestManifestsOfACluster(t *testing.T) {
 			if refused := cluster.Check(t, bytes.Join(objects, []byte("---\n"))); refused != "" || len(objects) != 10 {
 				t.Errorf("got %d manifests, and %s; want 10 that the cluster takes", len(objects), refused)
 			}
+			for _, command := range result.Apply {
+				for i, word := range strings.Fields(command) {
+					if i > 0 && strings.Fields(command)[i-1] == "-f" {
+						if _, err := os.Stat(word); err != nil {
+							t.Errorf("%s: %v", command, err)
+						}
+					}
+				}
+			}
+			applies := strings.Contains(strings.Join(result.Apply, "\n"), "infra-sample.yaml")
+			if applies != (version == "4.20") || len(result.Apply) == 0 {
+				t.Errorf("got the commands %q, want the sets only where the operator pins", result.Apply)
+			}
 			if _, err := verify.Release(t.Context(), o.Out, verify.Options{}); err != nil {
 				t.Errorf("verify: %v", err)
 			}

@@ -22,7 +22,6 @@ var othersFlags = map[string]string{
 	"--config-dir":                   "kubelet",
 	"--dir":                          "openshift-install",
 	"--dry-run":                      "oc-mirror",
-	"--for":                          "oc",
 	"--keep-baud":                    "agetty",
 	"--overwrite":                    "kubectl",
 	"--noclear":                      "agetty",

@@ -48,7 +48,7 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 		add(policyFile, content, failed)
 	}
 	for _, pool := range pools(o) {
-		name := "99-" + pool + "-pinbox"
+		name := configName(pool)
 		content, failed := ignition.MachineConfig(name, pool, parts)
 		add(name+".yaml", content, failed)
 		switch {
@@ -69,6 +69,9 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 	}
 	return files, err
 }
+
+// configName is the name of the MachineConfig of a pool.
+func configName(pool string) string { return "99-" + pool + "-pinbox" }
 
 // pools are those that need a MachineConfig: one of a user's own has the MachineConfigs of the workers.
 func pools(o spec.OpenShift) []string {

@@ -58,14 +58,26 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), `built %s for %s in %s: %s in a store of %s, out of %s of layers
   %s/%s  the images: the node expects it at %s
   %s/%s      first-boot configuration: %s, pins the images%s
-  %s/%s       PinnedImageSets for a cluster: oc apply -f
+  %s/%s       %s
 %snext: %s
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
-		image, next)
+		aboutManifests(r), image, next)
 	return err
+}
+
+// aboutManifests says what is to be done with the manifests.
+func aboutManifests(r builder.Result) string {
+	switch {
+	case r.Apply == nil:
+		return "PinnedImageSets for a cluster: oc apply -f"
+	case len(r.Apply) == 0:
+		return "PinnedImageSets, not for the cluster: pinbox-node pins the images"
+	}
+	return "objects for the cluster that runs, in this order, once the nodes have the store:\n    " +
+		strings.Join(r.Apply, "\n    ")
 }
 
 // locked is the result of `lock --output json`.
@@ -168,14 +180,14 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
 		`built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
   %s/%s  the layers that nodes with %s lack
-  %s/%s       PinnedImageSets for a cluster: oc apply -f
+  %s/%s       %s
 next: pinbox medium %s -o delta.iso
 on the node: pinbox-node attach, with the medium, or with the folder copied there
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize),
 		ofAll(*r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
-		artifact.ManifestsDir, r.Out)
+		artifact.ManifestsDir, aboutManifests(r), r.Out)
 	return err
 }
 
@@ -183,14 +195,14 @@ func printThinDelta(cmd *cobra.Command, r builder.Result) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(),
 		`built a thin delta of %s for %s in %s: %s in %s, %s of the %s of a delta by layers, with %s
   %s/%s  what has changed in the layers that nodes with %s lack
-  %s/%s  PinnedImageSets for a cluster: oc apply -f
+  %s/%s  %s
 next: pinbox verify %s --base, with the folder or ISO of %s
 on the node: pinbox-node attach makes a store of %s of it
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), percent(r.StoreSize, r.Thin.StoreSize),
 		bytesize.Format(r.Thin.StoreSize), ofAll(*r.New, r.Totals), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
-		artifact.ManifestsDir, r.Out, anyOf(len(r.Bases)), bytesize.Format(r.Thin.StoreSize))
+		artifact.ManifestsDir, aboutManifests(r), r.Out, anyOf(len(r.Bases)), bytesize.Format(r.Thin.StoreSize))
 	return err
 }
 

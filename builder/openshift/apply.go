@@ -1,0 +1,80 @@
+package openshift
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// marker is where an object has the file that differs in each release.
+const marker = `'{.spec.config.storage.files[?(@.path=="` + layout.NodeConfigPath + `")].contents.source}'`
+
+// Apply are the commands of a shell that bring what Manifests returns, and sets, from a folder to a cluster that runs.
+// Each waits until the operator has done what the one before asks for: MachineConfigs before their policy reboot the
+// nodes, and sets before their nodes have the store make the operator pull. The fields are those that the operator
+// writes in pkg/operator/sync.go and pkg/controller/node/status.go.
+func Apply(o spec.OpenShift, dir string, sets []pinset.Set) (all []string) {
+	if o.Policies() {
+		all = append(all, "oc apply --server-side"+files(dir, policyFile),
+			"oc wait machineconfiguration/cluster --timeout=10m --for=jsonpath='{.status.observedGeneration}'="+
+				`"$(oc get machineconfiguration/cluster -o jsonpath='{.metadata.generation}')"`)
+	}
+	var configs []string
+	for _, pool := range pools(o) {
+		configs = append(configs, configName(pool)+".yaml")
+	}
+	all = append(all, "oc apply"+files(dir, configs...))
+	for _, pool := range o.PoolNames() {
+		of := pool
+		if !slices.Contains(configs, configName(pool)+".yaml") {
+			of = worker
+		}
+		rendered := fmt.Sprintf(`"$(oc get mcp/%s -o jsonpath='{.spec.configuration.name}')"`, pool)
+		all = append(all,
+			fmt.Sprintf(`until m=$(oc get mc %s -o jsonpath=%s) && [ "$m" ] && [ "$(oc get mc %s -o jsonpath=%[2]s)" = "$m" ]; `+
+				"do sleep 5; done", configName(of), marker, rendered),
+			fmt.Sprintf("oc wait mcp/%s --timeout=1h --for=jsonpath='{.status.configuration.name}'=%s", pool, rendered))
+	}
+	all = append(all, ApplySets(o, dir, sets)...)
+	if o.Podman {
+		all = append(all, "oc apply"+files(dir, podmanDir))
+	}
+	return all
+}
+
+// ApplySets are those of Apply for the sets, once the nodes have the store; none where the nodes pin by themselves.
+func ApplySets(o spec.OpenShift, dir string, sets []pinset.Set) []string {
+	if o.Pins() != layout.PinsOperator || len(sets) == 0 {
+		return nil
+	}
+	var names []string
+	for _, set := range sets {
+		names = append(names, pinset.FileName(set.Name))
+	}
+	return []string{"oc apply" + files(dir, names...)}
+}
+
+// files are flags for files in a folder.
+func files(dir string, names ...string) string {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString(" -f " + quoted(filepath.Join(dir, name)))
+	}
+	return b.String()
+}
+
+// quoted is a word of a shell.
+func quoted(word string) string {
+	special := func(r rune) bool {
+		return !strings.ContainsRune("-._/+:@", r) && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+	}
+	if !strings.ContainsFunc(word, special) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
