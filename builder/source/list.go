@@ -7,7 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -81,9 +81,9 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 	return m, errors.Join(errs...)
 }
 
-// ReadList reads a file of images: one a line, with # comments; the release JSON of MicroShift,
-// whose images are under "images"; the Images of kubeadm; or an Images manifest of Hauler, whose platform must be that
-// of the options. Short names are completed. It reports all errors at once.
+// ReadList reads a file of images: one a line, with # comments; an array of them, alone or under "images", as in the
+// release JSON of MicroShift and in what kubeadm, crictl and podman print; or an Images manifest of Hauler, whose
+// platform must be that of the options. Short names are completed. It reports all errors at once.
 func ReadList(ctx context.Context, path string, o Options) (Listing, error) {
 	f, err := input.Named(ctx, path)
 	if err != nil {
@@ -113,9 +113,27 @@ func ReadList(ctx context.Context, path string, o Options) (Listing, error) {
 // kubeadmGroup is that of what `kubeadm config images list -o json` prints: cmd/kubeadm/app/apis/output.
 const kubeadmGroup = "output.kubeadm.k8s.io/"
 
-// structured reports whether a file is JSON or YAML, not a plain list.
+// mappingKey begins a mapping of YAML; a name in a plain list has no blank after a colon.
+var mappingKey = regexp.MustCompile(`^["']?\w+["']?:(\s|$)`)
+
+// structured reports whether a file is JSON or YAML, not a plain list: its first line that says something tells.
 func structured(path string, content []byte) bool {
-	return hasObjects(path) || bytes.HasPrefix(bytes.TrimSpace(content), []byte("{"))
+	if hasObjects(path) {
+		return true
+	}
+	for line := range bytes.Lines(content) {
+		line = bytes.TrimSpace(line)
+		if len(line) == 0 || line[0] == '#' || string(line) == "---" {
+			continue
+		}
+		return bytes.HasPrefix(line, []byte("{")) || isArray(line) || bytes.HasPrefix(line, []byte("- ")) || mappingKey.Match(line)
+	}
+	return false
+}
+
+// isArray reports whether a line begins an array of JSON, and not a name with the address of a host by IPv6.
+func isArray(line []byte) bool {
+	return line[0] == '[' && !bytes.Contains(line, []byte("]:")) && !bytes.Contains(line, []byte("]/"))
 }
 
 // maxErrors and maxShort limit the errors for a file that is not a list at all; a word is a short name.
@@ -213,8 +231,8 @@ func documents(path string, content []byte, o Options) (l Listing, err error) {
 	}
 	var errs []error
 	for _, root := range roots {
-		var release struct{ Images map[string]yaml.Node }
 		kind, group := document.Text(document.Field(root, "kind")), document.Text(document.Field(root, "apiVersion"))
+		named := plainList(root)
 		switch oc := pinset.CheckReleaseInfo(root); {
 		case oc != nil:
 			return Listing{}, fmt.Errorf("%s:%d: %w", path, root.Line, oc)
@@ -222,28 +240,62 @@ func documents(path string, content []byte, o Options) (l Listing, err error) {
 			h := hauler{path: path, o: o}
 			h.document(root)
 			l.Names, errs = append(l.Names, h.names...), append(errs, h.errs...)
-		case kind == "Images" && strings.HasPrefix(group, kubeadmGroup):
-			if images := document.Field(root, "images"); images != nil {
-				for _, n := range images.Content {
-					name, err := o.complete(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
-					l.Names, errs = append(l.Names, name), append(errs, err)
-				}
-			}
 		case haulerOthers[kind] != "" && strings.HasPrefix(group, haulerGroup):
 			warning := fmt.Sprintf("%s:%d: %s of Hauler are left out: %s", path, root.Line, kind, haulerOthers[kind])
 			l.Warnings = append(l.Warnings, warning)
-		case root.Decode(&release) == nil && len(release.Images) > 0:
-			for _, component := range slices.Sorted(maps.Keys(release.Images)) {
-				n := release.Images[component]
+		case len(named) > 0 && (kind == "" || kind == "Images" && strings.HasPrefix(group, kubeadmGroup)):
+			for _, n := range named {
 				name, err := o.complete(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
 				l.Names, errs = append(l.Names, name), append(errs, err)
 			}
 		default:
-			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift nor Images of Hauler or kubeadm",
-				path, root.Line, ErrList, cmp.Or(kind, "something else"))
+			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift, nor Images of Hauler or "+
+				"kubeadm, nor what `crictl images -o json` prints", path, root.Line, ErrList, cmp.Or(kind, "something else"))
 		}
 	}
 	return l, errors.Join(errs...)
+}
+
+// plainList returns the names of a document that is an array of images, or has one under images, or has there a mapping
+// of them by component, as a release of MicroShift. An image is a name, or what CRI and podman say of one: all its
+// names, since pods may use any (`crictl images -o json`, `podman images --format json`). It returns nil if there is
+// anything else.
+func plainList(root *yaml.Node) (names []*yaml.Node) {
+	images := root
+	if root.Kind == yaml.MappingNode {
+		images = document.Field(root, "images")
+	}
+	if images == nil {
+		return nil
+	}
+	items := images.Content
+	if images.Kind == yaml.MappingNode {
+		items = nil
+		for i := 1; i < len(images.Content); i += 2 {
+			items = append(items, images.Content[i])
+		}
+	}
+	for _, item := range items {
+		found := []*yaml.Node{item}
+		if item.Kind == yaml.MappingNode {
+			found = nil
+			for i := 0; i+1 < len(item.Content); i += 2 {
+				if key := strings.ToLower(item.Content[i].Value); key == "repotags" || key == "repodigests" {
+					found = append(found, item.Content[i+1].Content...)
+				}
+			}
+		}
+		for _, n := range found {
+			if document.Text(n) == "" {
+				return nil
+			}
+		}
+		if len(found) == 0 {
+			return nil
+		}
+		names = append(names, found...)
+	}
+	return names
 }
 
 // Images are names, with a digest or a tag. Short ones are completed.

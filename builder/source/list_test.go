@@ -45,11 +45,23 @@ func TestReadList(t *testing.T) {
 		"both tag and digest": {"images", "quay.io/a/b:1" + digest, []string{"quay.io/a/b:1" + digest}},
 		"MicroShift": {"release-x86_64.json", `{"release": {"base": "4.18.0"}, "images": {"pod": "quay.io/o/pod` + digest +
 			`", "cli": "quay.io/o/cli` + digest + `"}}`,
-			[]string{"quay.io/o/cli" + digest, "quay.io/o/pod" + digest}},
+			[]string{"quay.io/o/pod" + digest, "quay.io/o/cli" + digest}},
 		"MicroShift by another name": {"release", `{"images": {"pod": "quay.io/o/pod:1"}}`, []string{"quay.io/o/pod:1"}},
 		"kubeadm": {"images.json", `{"apiVersion": "output.kubeadm.k8s.io/v1alpha3", "kind": "Images", "images": [` +
 			`"registry.k8s.io/pause:3.10", "index.docker.io/library/nginx:1"]}`,
 			[]string{"registry.k8s.io/pause:3.10", "docker.io/library/nginx:1"}},
+		"kubeadm as YAML, in a file of any name": {"images.txt", "apiVersion: output.kubeadm.k8s.io/v1alpha3\nimages:\n" +
+			"- registry.k8s.io/pause:3.10\nkind: Images\n", []string{"registry.k8s.io/pause:3.10"}},
+		"crictl": {"images.json", `{"images": [{"id": "sha256:1", "repoTags": ["quay.io/a/b:1"], "repoDigests": [` +
+			`"quay.io/a/b` + digest + `"], "size": "1", "uid": null, "pinned": false}, {"id": "sha256:2", "repoTags": [], "repoDigests": [` +
+			`"quay.io/a/c` + digest + `"]}]}`, []string{"quay.io/a/b:1", "quay.io/a/b" + digest, "quay.io/a/c" + digest}},
+		"podman": {"images", `[{"Id": "1", "Names": ["quay.io/a/b:1"], "RepoTags": ["quay.io/a/b:1"], "RepoDigests": []}]`,
+			[]string{"quay.io/a/b:1"}},
+		"an array": {"images", "[\n\"quay.io/a/b:1\", \"quay.io/a/c:1\"]",
+			[]string{"quay.io/a/b:1", "quay.io/a/c:1"}},
+		"a list of YAML": {"images.txt", "# all\n---\n- quay.io/a/b:1\n- \"quay.io/a/c:1\"\n",
+			[]string{"quay.io/a/b:1", "quay.io/a/c:1"}},
+		"a list under a key": {"images.txt", "images:\n  - quay.io/a/b:1\n", []string{"quay.io/a/b:1"}},
 		"Hauler": {"hauler.yaml", "apiVersion: content.hauler.cattle.io/v1\nkind: Images\nmetadata: {name: x}\nspec:\n" +
 			"  images:\n  - name: docker.io/library/busybox:1\n    platform: linux/amd64\n---\nkind: Images\n" +
 			"spec: {images: [{name: quay.io/a/b:2}]}\n",
@@ -93,6 +105,11 @@ func TestInvalidLists(t *testing.T) {
 		"nothing":       {"images.txt", "", source.ErrEmptyList, "images.txt"},
 		"another kind":  {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
 		"not YAML":      {"x.yaml", "a: [", source.ErrList, "x.yaml"},
+		"an image without a name": {
+			"x.json", `{"images": [{"repoTags": ["quay.io/a/b:1"]}, {"id": "sha256:1", "repoTags": [], "repoDigests": []}]}`,
+			source.ErrList, "x.json:1",
+		},
+		"other entries": {"x.yaml", "images:\n- name: quay.io/a/b\n  newTag: 2\n", source.ErrList, "x.yaml:1"},
 		"empty YAML":    {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
 		"a bad name inside": {
 			"x.json", "{\n\"images\": {\n\"a\": \"quay.io/a/b:1\",\n\"b\": \"quay.io/a/ b\"}}", pinset.ErrBadName, "x.json:4",
