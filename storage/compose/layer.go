@@ -82,7 +82,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if err := r.tree.budget.entry(hdr); err != nil {
 		return fmt.Errorf("%q: %w", hdr.Name, err)
 	}
-	tr = r.tree.budget.reader(tr)
+	tr = r.tree.budget.reader(body{tr, r.split})
 	if !hasContent(hdr) {
 		return r.place(hdr, nil)
 	}
@@ -104,6 +104,21 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 		return fmt.Errorf("%q: %w", hdr.Name, err)
 	}
 	return r.place(hdr, content)
+}
+
+// body reads the content of an entry. If it fails, but the stream has not, the tar file is malformed: it ends early, or
+// the holes of a sparse file are no holes.
+type body struct {
+	entry io.Reader
+	split *splitter
+}
+
+func (b body) Read(p []byte) (int, error) {
+	n, err := b.entry.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) && !b.split.failed {
+		err = fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	return n, err
 }
 
 // hasContent reports whether data follow the header: other types have none, whatever their size.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -341,5 +342,25 @@ func TestSparseFilesOfGNUTar(t *testing.T) {
 		if diff := cmp.Diff([]string{fmt.Sprintf("sparse %d", 3<<20+4)}, describe(r.tree.root)); diff != "" {
 			t.Errorf("%s: %s", format, diff)
 		}
+	}
+}
+
+// A stream that ends in a file is the fault of the layer, unless it could not be read.
+func TestStreamThatEndsInAFile(t *testing.T) {
+	whole := tarOf(t, []sample.Entry{f("a", strings.Repeat("a", 5000))})
+	if _, _, err := unpack(t, whole[:2000]); !errors.Is(err, ErrEntry) || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %v, want %v", err, ErrEntry)
+	}
+	lost := errors.New("lost")
+	split, err := newSplitter(io.MultiReader(bytes.NewReader(whole[:2000]), iotest.ErrReader(lost)), io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tr := tar.NewReader(split)
+	if _, err := tr.Next(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(body{tr, split}); !errors.Is(err, lost) || errors.Is(err, ErrEntry) {
+		t.Errorf("got %v, want %v alone", err, lost)
 	}
 }

@@ -31,6 +31,7 @@ type splitter struct {
 	pos     int
 	raw     []byte // read, but not written yet
 	content bool   // the content of a file is being read
+	failed  bool   // src could not be read to its end
 	err     error
 }
 
@@ -51,6 +52,7 @@ func newSplitter(src io.Reader, out io.Writer) (*splitter, error) {
 
 func (s *splitter) Read(p []byte) (int, error) {
 	n, err := s.src.Read(p)
+	s.failed = s.failed || err != nil && !errors.Is(err, io.EOF)
 	if !s.content {
 		if len(s.raw)+n > maxSegment {
 			s.segment()
