@@ -3,7 +3,6 @@ package ignition
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -53,7 +52,7 @@ func (s Snippet) translate() ([]byte, error) {
 
 // Translate returns the configuration with its snippets translated, once for all that is made of it. A snippet that
 // has a file or unit of pinbox, in whatever config in it, is an ErrConflict: a merged configuration overrides the one
-// that it is merged into. Notes name what the snippets fetch when the node boots.
+// that it is merged into. Notes name the configurations that the snippets fetch when the node boots.
 func (c Config) Translate() (_ Config, notes []string, err error) {
 	c.Snippets = slices.Clone(c.Snippets)
 	for i := range c.Snippets {
@@ -76,11 +75,6 @@ func (c Config) Translate() (_ Config, notes []string, err error) {
 			notes = append(notes,
 				fmt.Sprintf("%s: the node fetches the config %s when it boots, and waits for it; if that has a "+
 					"file or unit of pinbox, pinbox's is replaced", s.Name, source))
-		}
-		for _, who := range slices.Sorted(maps.Keys(there.resources)) {
-			notes = append(notes,
-				fmt.Sprintf("%s: %s is fetched from %s when the node boots, which waits for it: put the content "+
-					"into the Butane file if the node is offline", s.Name, who, there.resources[who]))
 		}
 	}
 	return c, notes, nil

@@ -22,6 +22,9 @@ var (
 	ErrPins = fault.New(fault.Input, "the config replaces the pins",
 		"CRI-O takes the list of the last file alone: name the file so that it sorts before 50-pinned-images, whose list "+
 			"then has its images, too")
+	ErrFetch = fault.New(fault.Input, "the config fetches what the node needs to boot, and the node is offline",
+		"put it into the config: contents.local or contents.inline of Butane. Only a node that fetches its store, too, by "+
+			"spec.node.store.url, has a server when it boots")
 	ErrLive = fault.New(fault.Input, "the config does not fit a live system",
 		"use spec.iso.mode install, or leave the named item out; spec.iso.kernelArguments changes those of the ISO")
 )
@@ -33,6 +36,8 @@ type System struct {
 	// Disk is the path of the disk that has the store's partition, "" if it is on no disk that is known. Partition is
 	// the label of that partition, "" if there is none.
 	Disk, Partition string
+	// Network is whether it has servers to fetch from when it boots.
+	Network bool
 	// Images that CRI-O must pin.
 	Images []pinset.Image
 }
@@ -46,12 +51,29 @@ func Review(config []byte, s System) (notes []string, err error) {
 	if err := t.checkLive(s); err != nil {
 		return nil, err
 	}
+	fetched, err := t.checkFetched(s)
+	if err != nil {
+		return nil, err
+	}
 	disks, err := t.checkDisks(s)
 	if err != nil {
 		return nil, err
 	}
 	pins, err := t.checkPins(s.Images)
-	return append(disks, pins...), err
+	return slices.Concat(fetched, disks, pins), err
+}
+
+// checkFetched names what the system fetches when it boots, besides whole configurations. Without a server that is an
+// error: Ignition asks for it again and again, without an end, and the system does not boot.
+func (t tree) checkFetched(s System) (notes []string, err error) {
+	for _, who := range slices.Sorted(maps.Keys(t.resources)) {
+		if !s.Network {
+			return nil, fmt.Errorf("%w: %s, from %s", ErrFetch, who, t.resources[who])
+		}
+		notes = append(notes,
+			fmt.Sprintf("%s is fetched from %s when the node boots, which waits for it", who, t.resources[who]))
+	}
+	return notes, nil
 }
 
 // checkLive returns an error if a live system could not apply the configuration: rpm-ostree has no kernel arguments

@@ -101,6 +101,62 @@ func TestReviewOfDisks(t *testing.T) {
 	}
 }
 
+// What an offline node would have to fetch is refused, and named for one that has servers.
+func TestReviewOfWhatIsFetched(t *testing.T) {
+	const lab = "http://boot.lab/a"
+	for name, test := range map[string]struct{ butane, item string }{ // the item; "" for nothing to fetch
+		"file":       {"storage: {files: [{path: /etc/a, contents: {source: '" + lab + "'}}]}", "/etc/a"},
+		"file by S3": {"storage: {files: [{path: /etc/a, contents: {source: 's3://site/a'}}]}", "/etc/a"},
+		"file by TFTP, compressed": {
+			"storage: {files: [{path: /etc/a, contents: {source: 'tftp://boot.lab/a', compression: gzip}}]}", "/etc/a",
+		},
+		"end of a file": {
+			"storage: {files: [{path: /etc/a, contents: {inline: a}, append: [{inline: b}, {source: '" + lab + "'}]}]}", "/etc/a",
+		},
+		"key of a disk": {
+			"storage: {luks: [{name: var, device: /dev/sdb, key_file: {source: '" + lab + "'}}]}", "storage.luks: var",
+		},
+		"certificate authority": {
+			"ignition: {security: {tls: {certificate_authorities: [{source: '" + lab + "'}]}}}", "ignition.security",
+		},
+		"file, link and folder in it": {
+			"storage: {files: [{path: /etc/a, contents: {inline: 'http://boot.lab'}}, {path: /etc/b}], " +
+				"links: [{path: /etc/c, target: /etc/a}], directories: [{path: /etc/d}]}", "",
+		},
+		"config": {"ignition: {config: {merge: [{source: '" + lab + "'}]}}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, err := ignition.Translate([]byte("variant: fcos\nversion: 1.5.0\n" + test.butane + "\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			merged := []byte(`{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "data:;base64,` +
+				base64.StdEncoding.EncodeToString(config) + `"}]}}}`)
+			for _, config := range [][]byte{config, merged} {
+				_, err = ignition.Review(config, ignition.System{})
+				if (test.item != "") != errors.Is(err, ignition.ErrFetch) || err != nil && !strings.Contains(err.Error(), test.item) {
+					t.Errorf("offline: got %v, want an error with %q", err, test.item)
+				}
+				notes, err := ignition.Review(config, ignition.System{Network: true})
+				said := strings.Join(notes, "\n")
+				if err != nil || (test.item != "") != strings.Contains(said, " is fetched from ") || !strings.HasPrefix(said, test.item) {
+					t.Errorf("with a server: got the notes %q, %v, want one with %q", notes, err, test.item)
+				}
+			}
+		})
+	}
+}
+
+// A file of one config counts no more when a later one has its content.
+func TestReviewOfAFetchedFileThatIsReplaced(t *testing.T) {
+	config := `{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "` + inner(asFiles(
+		map[string]string{"/etc/a": "a"})) + `"}]}},
+ "storage": {"files": [{"path": "/etc/a", "contents": {"source": "http://boot.lab/a"}}]}}`
+	if notes, err := ignition.Review([]byte(config), ignition.System{}); err != nil || notes != nil {
+		t.Errorf("got the notes %q and %v, want none", notes, err)
+	}
+}
+
 // The pins of the user's own drop-ins are read: CRI-O takes the list of the last file.
 func TestReviewOfPins(t *testing.T) {
 	img, err := pinset.ParseImage("quay.example.com/a@sha256:" + strings.Repeat("0", 64))

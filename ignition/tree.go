@@ -62,6 +62,11 @@ func (t *tree) read(config []byte, depth int) error {
 	if err := t.storage(c.Storage); err != nil {
 		return err
 	}
+	for _, ca := range c.Ignition.Security.TLS.CertificateAuthorities {
+		if ca.Source != nil {
+			t.fetches("ignition.security: "+*ca.Source, ca)
+		}
+	}
 	for _, u := range c.Systemd.Units {
 		t.unit(u)
 	}

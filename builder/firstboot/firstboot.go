@@ -185,7 +185,7 @@ func (c Files) review() (notes []string, err error) {
 	s := c.spec
 	node := ignition.System{
 		Live: c.base != nil && !s.ISO.ToDisk(), Disk: s.ISO.InstallDevice, Partition: c.config.Store.PartitionLabel,
-		Images: pinset.Union(c.config.Sets...),
+		Network: s.Node.Store.URL != "", Images: pinset.Union(c.config.Sets...),
 	}
 	if notes, err = ignition.Review(c.ignition, node); err != nil || c.merged == nil {
 		return notes, err
@@ -194,6 +194,9 @@ func (c Files) review() (notes []string, err error) {
 	live.Live = true
 	if s.ISO.ToDisk() {
 		live.Images = nil // it runs no CRI-O
+	}
+	if s.ISO.Mode == spec.ModeAgent {
+		live.Network = true // agents speak to each other
 	}
 	more, err := ignition.Review(c.merged, live)
 	if err != nil {

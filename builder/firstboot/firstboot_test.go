@@ -234,6 +234,44 @@ func TestRefusedButane(t *testing.T) {
 	}
 }
 
+// A node with its store on a medium or a disk is offline; one that fetches its store has a server.
+func TestFilesThatANodeFetches(t *testing.T) {
+	file := write(t, "a.bu", "variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /etc/a, contents: {source: "+
+		"'https://boot.lab/a'}}]}\n")
+	live := fixtures.LiveISO(t)
+	for name, c := range map[string]struct {
+		change func(*spec.Spec)
+		want   error
+	}{
+		"partition": {func(s *spec.Spec) { s.Node.Store.PartitionLabel = "pinbox-store" }, ignition.ErrFetch},
+		"live":      {func(s *spec.Spec) { s.ISO.Base = live }, ignition.ErrFetch},
+		"install": {
+			func(s *spec.Spec) { s.ISO = spec.ISO{Base: live, Mode: spec.ModeInstall, InstallDevice: "/dev/sda"} },
+			ignition.ErrFetch,
+		},
+		"second medium": {
+			func(s *spec.Spec) { s.ISO.Base, s.Node.Store.VolumeLabel = live, "PINBOX" }, ignition.ErrFetch,
+		},
+		"store of a server": {
+			func(s *spec.Spec) { s.ISO.Base, s.Node.Store.URL = live, "https://boot.lab/store.squashfs" }, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files, err := configured(t, func(s *spec.Spec) {
+				c.change(s)
+				s.Ignition.Butane = []string{file}
+			})
+			if !errors.Is(err, c.want) {
+				t.Fatalf("got %v, want %v", err, c.want)
+			}
+			const warning = "/etc/a is fetched from https://boot.lab/a when the node boots"
+			if err == nil && !strings.Contains(strings.Join(files.Warnings(), "\n"), warning) {
+				t.Errorf("got the warnings %q, want one with %q", files.Warnings(), warning)
+			}
+		})
+	}
+}
+
 // The Ignition area of the ISO has 64 KiB. Files are left for the store until the rest fits: the largest
 // first, and no more than necessary.
 func TestStoreFiles(t *testing.T) {
