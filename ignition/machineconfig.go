@@ -1,11 +1,21 @@
 package ignition
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	butane "github.com/coreos/butane/config"
 	butanecommon "github.com/coreos/butane/config/common"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -59,4 +69,123 @@ func MachineConfig(name, pool string, parts provision.Parts) ([]byte, error) {
 			maxMachineConfig)
 	}
 	return object, nil
+}
+
+// extraManifests is the folder of an agent's ISO with the user's objects of the cluster: extraManifestPath in
+// pkg/asset/agent/image/ignition.go of github.com/openshift/installer.
+const extraManifests = "/etc/assisted/extra-manifests/"
+
+// machineConfig is an object with the configuration of the nodes of a pool.
+type machineConfig struct {
+	name, pool string
+	config     []byte
+}
+
+// ReviewAgent compares the MachineConfigs in the config of an agent's ISO with the system that it installs, and with
+// ours, which are contents of files by their names. The operator merges all of a pool, and of two that say different
+// things the last name wins. Names that nobody else may have are reserved, if there are ours; without any, an earlier
+// release of ours may have them.
+func ReviewAgent(config []byte, ours map[string][]byte, reserved []string, s System) (notes []string, err error) {
+	t, err := readTree(config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMerge, err)
+	}
+	own, err := machineConfigs(ours)
+	if err != nil {
+		return nil, err
+	}
+	if len(own) == 0 {
+		reserved = []string{crio.PinnedImagesPath} // the operator's
+	}
+	theirs := map[string][]byte{}
+	for name, content := range t.files {
+		if below, found := strings.CutPrefix(name, extraManifests); found {
+			theirs[below] = content
+		}
+	}
+	all, err := machineConfigs(theirs)
+	if err != nil {
+		notes = append(notes, fmt.Sprintf("%s: %v: what is in it is not compared", extraManifests, err))
+	}
+	for _, m := range all {
+		if slices.ContainsFunc(own, func(o machineConfig) bool { return o.name == m.name }) {
+			continue // an earlier one of ours, which ours replaces
+		}
+		found, err := m.review(own, reserved, s)
+		if err != nil {
+			return nil, fmt.Errorf("MachineConfig %s: %w", m.name, err)
+		}
+		for _, note := range found {
+			notes = append(notes, fmt.Sprintf("MachineConfig %s: %s", m.name, note))
+		}
+	}
+	return notes, nil
+}
+
+// review compares an object of the user with ours of the same nodes.
+func (m machineConfig) review(ours []machineConfig, reserved []string, s System) (notes []string, err error) {
+	there, err := readTree(m.config)
+	if err != nil { // the operator also takes Ignition 2
+		return []string{fmt.Sprintf("%v: what is in it is not compared", err)}, nil
+	}
+	own := newTree()
+	for _, o := range ours {
+		if !o.shares(m.pool) {
+			continue
+		}
+		if err := own.read(o.config, maxMerges); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.name, err)
+		}
+	}
+	var conflicts []string
+	for _, c := range own.conflicts(there, reserved) {
+		conflicts = append(conflicts, fmt.Sprintf("%s: it has %s, pinbox %s", c.what, c.theirs, c.ours))
+	}
+	if len(conflicts) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrConflict, strings.Join(conflicts, "; "))
+	}
+	there.files[crio.PinnedImagesPath] = crio.RenderPinned(s.Images)
+	return there.review(s)
+}
+
+// shares reports whether nodes of the object's pool can also be in the other one, or get its objects: a pool of a
+// user's own has those of the workers.
+func (m machineConfig) shares(pool string) bool {
+	const worker = "worker"
+	inherits := func(pool string) bool { return pool != "master" && pool != "arbiter" }
+	return m.pool == pool || (m.pool == worker && inherits(pool)) || (pool == worker && inherits(m.pool))
+}
+
+// machineConfigs returns the MachineConfigs that are in files and have an Ignition config, in the order of the files.
+// Those before an error are returned with it.
+func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		dec := yaml.NewDecoder(bytes.NewReader(files[name]))
+		for {
+			var object struct {
+				Kind     string
+				Metadata metadata
+				Spec     struct{ Config map[string]any }
+			}
+			err := dec.Decode(&object)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+				break
+			}
+			if object.Kind != "MachineConfig" || len(object.Spec.Config) == 0 {
+				continue
+			}
+			config, err := json.Marshal(object.Spec.Config)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", name, err))
+				continue
+			}
+			all = append(all, machineConfig{object.Metadata.Name, object.Metadata.Labels[pinset.RoleLabel], config})
+		}
+	}
+	return all, errors.Join(errs...)
 }

@@ -38,6 +38,8 @@ type System struct {
 	Disk, Partition string
 	// Network is whether it has servers to fetch from when it boots.
 	Network bool
+	// Operator is whether the Machine Config Operator writes the pins, of the sets of the cluster alone.
+	Operator bool
 	// Images that CRI-O must pin.
 	Images []pinset.Image
 }
@@ -48,6 +50,10 @@ func Review(config []byte, s System) (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrButane, err)
 	}
+	return t.review(s)
+}
+
+func (t tree) review(s System) (notes []string, err error) {
 	if err := t.checkLive(s); err != nil {
 		return nil, err
 	}
@@ -59,7 +65,7 @@ func Review(config []byte, s System) (notes []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pins, err := t.checkPins(s.Images)
+	pins, err := t.checkPins(s)
 	return slices.Concat(fetched, disks, pins), err
 }
 
@@ -197,7 +203,7 @@ func sameDisk(disk, other string) sameness {
 }
 
 // checkPins reads the drop-ins of CRI-O, and compares what it then pins with the images.
-func (t tree) checkPins(images []pinset.Image) (notes []string, err error) {
+func (t tree) checkPins(s System) (notes []string, err error) {
 	files := map[string][]byte{}
 	for name, content := range t.files {
 		if below, ok := strings.CutPrefix(name, "/etc/crio/"); ok {
@@ -208,15 +214,19 @@ func (t tree) checkPins(images []pinset.Image) (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrPins, err)
 	}
-	if missing := config.Missing(images); missing > 0 && config.PinnedBy != "" &&
+	if missing := config.Missing(s.Images); missing > 0 && config.PinnedBy != "" &&
 		config.PinnedBy != crio.PinnedImagesPath {
 		return nil, fmt.Errorf("%w: %s has pinned_images and comes later than %s: %d of %d images are not in it",
-			ErrPins, config.PinnedBy, crio.PinnedImagesPath, missing, len(images))
+			ErrPins, config.PinnedBy, crio.PinnedImagesPath, missing, len(s.Images))
 	}
 	if len(config.Earlier) > 0 {
+		what := "pinbox-node adds them there when it starts"
+		if s.Operator {
+			what = "put these into a PinnedImageSet"
+		}
 		notes = append(notes,
-			fmt.Sprintf("%s has pinned_images, which %s replaces: pinbox-node adds them there when it starts: %s",
-				config.EarlierBy, crio.PinnedImagesPath, strings.Join(config.Earlier, ", ")))
+			fmt.Sprintf("%s has pinned_images, which %s replaces: %s: %s",
+				config.EarlierBy, crio.PinnedImagesPath, what, strings.Join(config.Earlier, ", ")))
 	}
 	return notes, nil
 }

@@ -244,6 +244,12 @@ func (own tree) conflicts(there tree, reserved []string) (all []conflict) {
 			all = append(all, conflict{what, said, own.says[what]})
 		}
 	}
+	for _, what := range slices.Sorted(maps.Keys(there.says)) {
+		unit, isMask := strings.CutPrefix(what, "masking of unit ")
+		if isMask && there.says[what] == "true" && own.names[unit] && own.says[what] == "" {
+			all = append(all, conflict{what, "it", "the unit"})
+		}
+	}
 	paths := map[string]bool{}
 	for _, name := range reserved {
 		if strings.HasPrefix(name, "/") {

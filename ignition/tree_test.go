@@ -47,6 +47,7 @@ func TestConflictsOfSnippetsAtEveryLevel(t *testing.T) {
 			"storage: {files: [{path: /etc/systemd/system/crio.service.d/10-pinbox-stores.conf, contents: {inline: x}}]}",
 			"10-pinbox-stores.conf",
 		},
+		"masked unit":  {"systemd: {units: [{name: pinbox-node.service, mask: true}]}", "pinbox-node.service"},
 		"another unit": {"systemd: {units: [{name: app.service, contents: '[Service]'}]}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,6 +69,8 @@ func TestConflictsOfABase(t *testing.T) {
 	for name, test := range map[string]struct{ config, want string }{
 		"link above":     {`"storage": {"links": [{"path": "/etc/crio", "target": "/x"}]}`, "/etc/crio: the ISO has a link"},
 		"unit as a file": {`"storage": {"files": [{"path": "/etc/systemd/system/u.service"}]}`, "unit u.service: the ISO has a file"},
+		"masked":         {`"systemd": {"units": [{"name": "u.service", "mask": true}]}`, "masking of unit u.service: the ISO has it"},
+		"another masked": {`"systemd": {"units": [{"name": "v.service", "mask": true}]}`, ""},
 		"reserved":       {`"storage": {"directories": [{"path": "/var/lib/pinbox/stores/3"}]}`, "/var/lib/pinbox/stores/3: the ISO has one"},
 		"below our file": {
 			`"storage": {"files": [{"path": "/etc/crio/crio.conf.d/50-x/y"}]}`, "/etc/crio/crio.conf.d/50-x: the ISO has /etc/crio",

@@ -5,11 +5,14 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
@@ -20,14 +23,19 @@ import (
 )
 
 // agentISO makes an ISO as `openshift-install agent create image` does, with a config that has a file of so many
-// bytes that gzip cannot make smaller.
-func agentISO(t *testing.T, size int) (name string, config []byte) {
+// bytes that gzip cannot make smaller, and the user's manifests.
+func agentISO(t *testing.T, size int, manifests ...string) (name string, config []byte) {
 	t.Helper()
 	random := make([]byte, size*3/4)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(random); err != nil {
 		t.Fatal(err)
 	}
-	config = []byte(`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/usr/local/bin/agent","mode":493,` +
+	extra := ""
+	for n, manifest := range manifests {
+		extra += fmt.Sprintf(`{"path":"/etc/assisted/extra-manifests/%d.yaml","contents":{"source":"data:;base64,%s"}},`, n,
+			base64.StdEncoding.EncodeToString([]byte(manifest)))
+	}
+	config = []byte(`{"ignition":{"version":"3.2.0"},"storage":{"files":[` + extra + `{"path":"/usr/local/bin/agent","mode":493,` +
 		`"contents":{"source":"data:;base64,` + base64.StdEncoding.EncodeToString(random) + `"}}]},` +
 		`"systemd":{"units":[{"name":"agent.service","enabled":true,"contents":"[Service]\nExecStart=/usr/local/bin/agent\n"}]}}`)
 	dir := t.TempDir()
@@ -95,6 +103,38 @@ func TestAgentISO(t *testing.T) {
 			defer f.Close()
 			if got, err := image.Ignition(); err != nil || !bytes.Equal(got, theirs) {
 				t.Errorf("reset: got a config of %d bytes, %v, want that of the agent", len(got), err)
+			}
+		})
+	}
+}
+
+// The MachineConfigs in such an ISO are compared with those of the appliance, and with the disk of the store.
+func TestAgentISOWithManifests(t *testing.T) {
+	object := func(pool, config string) string {
+		return "kind: MachineConfig\nmetadata:\n  name: 98-site\n  labels: {machineconfiguration.openshift.io/role: " + pool +
+			"}\nspec: {config: {ignition: {version: 3.2.0}, " + config + "}}\n"
+	}
+	partition := func(number int) string {
+		return fmt.Sprintf("storage: {disks: [{device: /dev/sda, partitions: [{number: %d, label: var, startMiB: 25000, sizeMiB: 0}]}]}",
+			number)
+	}
+	for name, test := range map[string]struct {
+		manifest string
+		want     error
+	}{
+		"/var on partition 5":     {object("worker", partition(5)), nil},
+		"/var on the store":       {object("worker", partition(128)), ignition.ErrDisk},
+		"a unit of the appliance": {object("master", "systemd: {units: [{name: pinbox-node.service, mask: true}]}"), ignition.ErrConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base, _ := agentISO(t, 1000, test.manifest)
+			a := appliance(t, func(s *spec.Spec) {
+				s.ISO = spec.ISO{Base: base, Mode: spec.ModeAgent, InstallDevice: "/dev/sda", Existing: spec.ExistingMerge}
+				s.OpenShift = &spec.OpenShift{Version: "4.20"}
+			})
+			_, err := configureWith(t, a, nil, nil, pinset.Program{Digest: digest.FromString("pinbox-node")})
+			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), base+": MachineConfig 98-site: ") {
+				t.Errorf("got %v, want %v with the ISO and the object", err, test.want)
 			}
 		})
 	}

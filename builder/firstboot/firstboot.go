@@ -202,6 +202,14 @@ func (c Files) review() (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s, merged: %w", c.base.Name, err)
 	}
+	if s.ISO.Mode == spec.ModeAgent {
+		node.Operator = s.OpenShift == nil || s.OpenShift.Pins() == layout.PinsOperator
+		cluster, err := ignition.ReviewAgent(c.merged, c.manifests, c.config.Names(), node)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.base.Name, err)
+		}
+		more = append(more, cluster...)
+	}
 	for _, note := range more {
 		if !slices.Contains(notes, note) {
 			notes = append(notes, note)
