@@ -96,6 +96,33 @@ func TestChangedISOs(t *testing.T) {
 	}
 }
 
+// Programs that edit a finished ISO are named: nothing is damaged, and to copy it again does not help.
+func TestISOsThatWereEditedAfterTheBuild(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(built(t).live, artifact.ISOFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const applicationUse = 16*2048 + 883 // of the primary volume descriptor: ECMA-119, 8.4.32
+	for name, edit := range map[string]struct {
+		at   int
+		text string
+	}{
+		"isohybrid":     {0, "\x45\x52\x08\x00isolinux"},
+		"implantisomd5": {applicationUse, "ISO MD5SUM = 0123456789abcdef0123456789abcdef;SKIPSECTORS = 15"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			edited := filepath.Join(t.TempDir(), "edited.iso")
+			after := bytes.Clone(content)
+			copy(after[edit.at:], edit.text)
+			if err := os.WriteFile(edited, after, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err := artifactOf(t, edited)
+			wantProblem(t, err, "edited after pinbox made it, as by isohybrid or implantisomd5: edit the base, and build the ISO again")
+		})
+	}
+}
+
 func sumOf(content []byte) []byte {
 	sum := sha256.Sum256(content)
 	return []byte(hex.EncodeToString(sum[:]))
