@@ -149,6 +149,33 @@ func sum(t *testing.T, name string) [32]byte {
 	return sha256.Sum256(content)
 }
 
+// Configs of the system in the Ignition area stay there, whatever happens to the ISO's own, and are compared, too.
+func TestConfigsOfTheSystem(t *testing.T) {
+	link := `"storage":{"links":[{"path":"/etc/crio","target":"/srv"}]}`
+	for name, c := range map[string]struct {
+		file, config string
+		want         error
+	}{
+		"link above":       {"usr/lib/ignition/base.d/10-site.ign", link, ignition.ErrMerge},
+		"of this platform": {"usr/lib/ignition/base.platform.d/metal/10-site.ign", link, ignition.ErrMerge},
+		"of another one":   {"usr/lib/ignition/base.platform.d/aws/10-site.ign", link, nil},
+		"arguments":        {"usr/lib/ignition/base.d/10-site.ign", `"kernelArguments":{"shouldExist":["quiet"]}`, ignition.ErrLive},
+		"another file":     {"usr/lib/ignition/base.d/10-site.ign", `"storage":{"files":[{"path":"/etc/site"}]}`, nil},
+	} {
+		for _, existing := range []string{"", spec.ExistingReplace, spec.ExistingMerge} {
+			t.Run(name+", "+existing, func(t *testing.T) {
+				base := fixtures.LiveISO(t, "-rock")
+				fillWith(t, base, c.file, []byte(`{"ignition":{"version":"3.3.0"},`+c.config+`}`), "gzip")
+				_, err := configureWith(t, appliance(t, func(s *spec.Spec) { s.ISO = spec.ISO{Base: base, Existing: existing} }), nil, nil,
+					pinset.Program{})
+				if !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), base+": "+c.file+": ") {
+					t.Errorf("got %v, want %v with %s", err, c.want, c.file)
+				}
+			})
+		}
+	}
+}
+
 // The area may be packed by another program, and its description have a short name: IGNINFO.JSO.
 func TestMergeWithAnyArea(t *testing.T) {
 	theirs := []byte(`{"ignition":{"version":"3.1.0"},"storage":{"files":[{"path":"/etc/theirs","contents":{"source":"data:,x"}}]}}`)
@@ -176,11 +203,20 @@ func TestMergeWithAnyArea(t *testing.T) {
 // fill writes a config into the area of an ISO, packed by a program.
 func fill(t *testing.T, base string, config []byte, pack string) {
 	t.Helper()
+	fillWith(t, base, "config.ign", config, pack)
+}
+
+// fillWith writes an archive with one file.
+func fillWith(t *testing.T, base, name string, content []byte, pack string) {
+	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "config.ign"), config, 0o600); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	archive := fixtures.Run(t, "sh", "-c", "cd "+dir+" && echo config.ign | cpio --quiet -o -H newc | "+pack)
+	if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	archive := fixtures.Run(t, "sh", "-c", "cd "+dir+" && echo "+name+" | cpio --quiet -o -H newc | "+pack)
 	image, f, err := iso.OpenFile(base)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -187,7 +188,7 @@ func (c Files) review() (notes []string, err error) {
 		Live: c.base != nil && !s.ISO.ToDisk(), Disk: s.ISO.InstallDevice, Partition: c.config.Store.PartitionLabel,
 		Network: s.Node.Store.URL != "", Images: pinset.Union(c.config.Sets...),
 	}
-	if notes, err = ignition.Review(c.ignition, node); err != nil || c.merged == nil {
+	if notes, err = ignition.Review(c.ignition, node); err != nil || c.base == nil {
 		return notes, err
 	}
 	live := node
@@ -198,11 +199,11 @@ func (c Files) review() (notes []string, err error) {
 	if s.ISO.Mode == spec.ModeAgent {
 		live.Network = true // agents speak to each other
 	}
-	more, err := ignition.Review(c.merged, live)
+	more, err := c.reviewBase(live)
 	if err != nil {
-		return nil, fmt.Errorf("%s, merged: %w", c.base.Name, err)
+		return nil, err
 	}
-	if s.ISO.Mode == spec.ModeAgent {
+	if s.ISO.Mode == spec.ModeAgent && c.merged != nil {
 		node.Operator = s.OpenShift == nil || s.OpenShift.Pins() == layout.PinsOperator
 		cluster, err := ignition.ReviewAgent(c.merged, c.manifests, c.config.Names(), node)
 		if err != nil {
@@ -214,6 +215,31 @@ func (c Files) review() (notes []string, err error) {
 		if !slices.Contains(notes, note) {
 			notes = append(notes, note)
 		}
+	}
+	return notes, nil
+}
+
+// reviewBase compares the configs that the base has with the system that boots from the ISO.
+func (c Files) reviewBase(live ignition.System) (notes []string, err error) {
+	if c.merged != nil {
+		if notes, err = ignition.Review(c.merged, live); err != nil {
+			return nil, fmt.Errorf("%s, merged: %w", c.base.Name, err)
+		}
+	}
+	configs, err := c.base.SystemConfigs()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		result, more, err := c.mergeWith(configs[name])
+		if err == nil {
+			notes = append(notes, more...)
+			more, err = ignition.Review(result, live)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", c.base.Name, name, err)
+		}
+		notes = append(notes, more...)
 	}
 	return notes, nil
 }
@@ -333,22 +359,26 @@ func (c Files) render() (_ Files, err error) {
 }
 
 // merge merges the config of the system that boots from the ISO with the one that the base has; nil if it has none.
-// Names of pinbox in that system are reserved.
 func (c Files) merge() (merged []byte, notes []string, err error) {
 	theirs, err := c.base.Ignition()
 	if err != nil || theirs == nil {
 		return nil, nil, err
 	}
+	if merged, notes, err = c.mergeWith(theirs); err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", c.base.Name, err)
+	}
+	return merged, notes, nil
+}
+
+// mergeWith merges one with another config. Names of pinbox in that system are reserved.
+func (c Files) mergeWith(theirs []byte) (merged []byte, notes []string, err error) {
 	ours := c.ignition
 	reserved := c.config.Names()
 	if c.liveIgnition != nil {
 		ours = c.liveIgnition
 		reserved = nil
 	}
-	if merged, notes, err = ignition.Merge(theirs, ours, reserved); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", c.base.Name, err)
-	}
-	return merged, notes, nil
+	return ignition.Merge(theirs, ours, reserved)
 }
 
 // installer renders the configs of a live system that installs the node with its config.

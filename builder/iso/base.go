@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -70,6 +71,25 @@ func (b *Base) Ignition() ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", b.Name, err)
 	}
 	return config, nil
+}
+
+// systemDirs are the folders of the ramdisk with configs that Ignition merges below its own, on any platform and on that
+// of an ISO: internal/exec/engine.go of Ignition. The image service of OpenShift's installer puts some into the area.
+var systemDirs = []string{"usr/lib/ignition/base.d", "usr/lib/ignition/base.platform.d/metal"}
+
+// SystemConfigs returns the configs in its Ignition area that an edit leaves there, by their names.
+func (b *Base) SystemConfigs() (map[string][]byte, error) {
+	members, err := b.image.Members()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", b.Name, err)
+	}
+	configs := map[string][]byte{}
+	for _, m := range members {
+		if slices.Contains(systemDirs, path.Dir(m.Name)) && m.Mode&modeType == modeFile&modeType {
+			configs[m.Name] = m.Content
+		}
+	}
+	return configs, nil
 }
 
 // DiskNotes are those of its image.
