@@ -149,6 +149,31 @@ func sum(t *testing.T, name string) [32]byte {
 	return sha256.Sum256(content)
 }
 
+// The system of an agent has servers, and that of another base is offline as its node is.
+func TestFilesThatABaseFetches(t *testing.T) {
+	theirs := []byte(`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"https://boot.lab/a"}}]}}`)
+	for mode, want := range map[string]error{
+		spec.ModeLive: ignition.ErrFetch, spec.ModeInstall: ignition.ErrFetch, spec.ModeAgent: nil,
+	} {
+		t.Run(mode, func(t *testing.T) {
+			base := fixtures.LiveISO(t)
+			fill(t, base, theirs, "gzip")
+			files, err := configured(t, func(s *spec.Spec) {
+				s.ISO = spec.ISO{Base: base, Mode: mode, Existing: spec.ExistingMerge}
+				if s.ISO.ToDisk() {
+					s.ISO.InstallDevice = "/dev/sda"
+				}
+			})
+			if !errors.Is(err, want) {
+				t.Fatalf("got %v, want %v", err, want)
+			}
+			if err == nil && !strings.Contains(strings.Join(files.Warnings(), "\n"), "/etc/a is fetched from https://boot.lab/a") {
+				t.Errorf("got the warnings %q, want one of /etc/a", files.Warnings())
+			}
+		})
+	}
+}
+
 // Configs of the system in the Ignition area stay there, whatever happens to the ISO's own, and are compared, too.
 func TestConfigsOfTheSystem(t *testing.T) {
 	link := `"storage":{"links":[{"path":"/etc/crio","target":"/srv"}]}`
