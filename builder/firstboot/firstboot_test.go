@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -318,6 +319,53 @@ func TestStoreFiles(t *testing.T) {
 				t.Errorf("got the warnings %q, want %q", warnings, want)
 			}
 		})
+	}
+}
+
+// What four times as many files cost is in proportion, although many of them are left for the store.
+func TestCostOfManyFiles(t *testing.T) {
+	cost := func(files int) float64 {
+		const size = 3000
+		bu, dir, content := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n", t.TempDir(), noise(size*files)
+		for n := range files {
+			bu += fmt.Sprintf("  - {path: /etc/site/%d, contents: {local: %d}}\n", n, n)
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprint(n)), []byte(content[n*size:][:size]), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		name := filepath.Join(dir, "site.bu")
+		if err := os.WriteFile(name, []byte(bu), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		got := configure(t, func(s *spec.Spec) { s.ISO.Base, s.Ignition.Butane = fixtures.LiveISO(t), []string{name} })
+		runtime.ReadMemStats(&after)
+		if len(got.StoreFiles) < files/3 {
+			t.Fatalf("got %d files of %d left for the store, want a third", len(got.StoreFiles), files)
+		}
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few, many := cost(50), cost(200)
+	if many/few > 6 {
+		t.Errorf("got %.0f MB for 200 files, and %.0f MB for 50, want at most six times as much", many/1e6, few/1e6)
+	}
+}
+
+// An ISO of pinbox is taken as it was before, and the user is told so.
+func TestWarningOfAnOwnISO(t *testing.T) {
+	edited := filepath.Join(t.TempDir(), "edited.iso")
+	base, err := iso.OpenBase(fixtures.LiveISO(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer base.Close()
+	if err := base.Apply(t.Context(), edited, iso.Edit{Ignition: []byte(`{"ignition":{"version":"3.4.0"}}`)}); err != nil {
+		t.Fatal(err)
+	}
+	got := configure(t, func(s *spec.Spec) { s.ISO.Base = edited }).Warnings()
+	if len(got) != 1 || !strings.HasPrefix(got[0], edited+" is an ISO of pinbox: it is taken as it was before") {
+		t.Errorf("got the warnings %q, want one that says what is taken", got)
 	}
 }
 
