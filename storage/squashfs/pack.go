@@ -17,8 +17,30 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// PackVersion is the version of the pack format, docs/format.md, and of the way in which blocks
-// are made. Packs of other versions cannot be used.
+// PackVersion is the version of the pack format and of the way in which blocks are made. Packs of
+// other versions cannot be used. docs/format.md has the parts of a pack.
+//
+// Numbers in the index are varints of encoding/binary. Strings have their length before them. The
+// index has, in this order,
+//
+//  1. the note, a string of JSON: digest, the DiffID of the layer, blob, the digest of the blob that
+//     was unpacked, size of the tar stream, uids, gids;
+//  2. the number of extents that files use, and of each the bytes between the one before (or the head)
+//     and it, its size and SHA-256;
+//  3. the number of fragment blocks, and of each its offset and size word;
+//  4. 0, and the inode of the root, which has the entries diff and tar-split.gz. The pack of a file has
+//     the entry file, and in its note the digest of the file.
+//
+// An inode is mode, user, group, time (signed), the number of attributes with name and value of each,
+// and then: of a regular file the content, of a symbolic link the target, of a device major and minor.
+// A directory has the number of its entries, sorted by name, and of each the name, a number and,
+// unless that is more than 1, the inode. The number is 0 for an inode with one name, 1 for the first
+// name of one with several; and for a further name it is 1 more than that inode's among those with
+// several, counted from 1.
+//
+// A content is its size, the fragment block + 1, and the offset in it. One without a fragment block
+// has, in place of the offset, the offset of the first block, the bytes of zeros, and the number of
+// blocks with the size word of each. An empty one has its size only.
 const PackVersion = "5"
 
 // ErrDamaged reports that a pack or an image does not have the bytes that were written.
