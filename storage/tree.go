@@ -116,13 +116,16 @@ type fileOpener interface {
 }
 
 func readFile(files fileOpener, name string) ([]byte, error) {
-	r, _, err := files.Open(name)
+	r, size, err := files.Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer r.Close()
-	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if len(content) > maxFile {
+	var content []byte
+	if size <= maxFile { // or 64 MiB would be read in vain, which take 150 MiB of memory
+		content, err = io.ReadAll(io.LimitReader(r, maxFile+1))
+	}
+	if max(size, int64(len(content))) > maxFile {
 		return nil, fmt.Errorf("%w: %s has more than %d bytes, the limit for such a file", ErrLocal, name, maxFile)
 	}
 	return content, err
