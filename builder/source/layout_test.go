@@ -14,6 +14,7 @@ import (
 	godigest "github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // layoutDir is an OCI layout that a test fills.
@@ -200,5 +201,15 @@ func TestManifestBySHA512(t *testing.T) {
 	}
 	if _, err := read(); err == nil || !strings.Contains(err.Error(), "does not match its digest") {
 		t.Errorf("another content: got %v, want an error", err)
+	}
+}
+
+// An intact layout without an image is not damaged.
+func TestEmptyLayout(t *testing.T) {
+	dir := (&layoutDir{t: t, dir: t.TempDir()}).write()
+	_, err := source.Read(t.Context(), []source.Entry{{Source: &source.OCI{{Path: dir}}}},
+		source.Options{Appliance: "a"})
+	if !errors.Is(err, source.ErrEmptyList) || fault.Of(err).Exit != fault.Input {
+		t.Errorf("got %v, want %v", err, source.ErrEmptyList)
 	}
 }

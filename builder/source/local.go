@@ -132,7 +132,7 @@ func (l Location) split() (at Location, one string) {
 // the digest or the tag of the only one to add. What belongs to images or is none is left out, with a warning.
 func (m *Content) addLocal(at Location, one string, found []storage.LocalImage) error {
 	if len(found) == 0 {
-		return fmt.Errorf("%s: %w: it has no image", at.Path, storage.ErrLocal)
+		return fmt.Errorf("%s: %w", at.Path, ErrEmptyList)
 	}
 	if one != "" {
 		found = slices.DeleteFunc(found, func(f storage.LocalImage) bool {
