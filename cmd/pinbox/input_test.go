@@ -60,6 +60,15 @@ func TestInputsThatAreNoFiles(t *testing.T) {
 	}
 }
 
+func TestFolderInPlaceOfAFile(t *testing.T) {
+	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
+	cmd := exec.CommandContext(t.Context(), program, "plan", "--insecure-policy", "--image-list", t.TempDir())
+	output, _ := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInput || !strings.Contains(string(output), "hint: name a file") {
+		t.Errorf("got exit code %d, want %d and a hint\n%s", code, cli.ExitInput, output)
+	}
+}
+
 // checkRefused runs a command in a process of its own: a call that blocks cannot be ended, and memory that a device
 // fills has a limit.
 func checkRefused(t *testing.T, program string, args []string, kind string) {

@@ -53,6 +53,7 @@ var systemErrors = []cli.SystemError{
 	},
 	{syscall.EROFS, cli.ExitUsage, "choose another folder with -o"},
 	{fs.ErrNotExist, cli.ExitInput, "check the path"},
+	{syscall.EISDIR, cli.ExitInput, "name a file, not a folder"},
 	{fs.ErrPermission, cli.ExitInput, "check the owner and the permissions"},
 }
 
