@@ -279,6 +279,9 @@ func classify(ctx context.Context, err error) error {
 	if errors.Is(err, ErrBlocked) || errors.Is(err, ErrAccess) || errors.Is(err, realm.ErrCredentials) {
 		return err
 	}
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrUnauthorized) || errors.Is(err, ErrPolicy) {
+		return err
+	}
 	var requirement signature.PolicyRequirementError
 	if errors.As(err, &requirement) {
 		return fmt.Errorf("%w: %w", ErrPolicy, err)
