@@ -126,7 +126,7 @@ func structured(path string, content []byte) bool {
 		if len(line) == 0 || line[0] == '#' || string(line) == "---" {
 			continue
 		}
-		return bytes.HasPrefix(line, []byte("{")) || isArray(line) || bytes.HasPrefix(line, []byte("- ")) || mappingKey.Match(line)
+		return line[0] == '{' || isArray(line) || bytes.HasPrefix(line, []byte("- ")) || mappingKey.Match(line)
 	}
 	return false
 }
