@@ -359,6 +359,7 @@ func (s *sources) open(ctx context.Context, p *place, name string, first digest.
 			s.install(src, most)
 			return r, nil
 		}
+		err = repeated.Busy(err)
 		failure := download.Failed(err)
 		if failure == nil || ctx.Err() != nil {
 			return nil, answered(ctx, &sys, ref, host, err)

@@ -156,8 +156,8 @@ type Text struct {
 	Perm    os.FileMode
 }
 
-// WriteTexts writes the lock, the manifests of the sets, the policies for pods, the allowlist of the kubelet, the root hash of the
-// store, and more files by their names.
+// WriteTexts writes the lock, the manifests of the sets, the policies for pods, the allowlist of the kubelet, the
+// root hash of the store, and more files by their names.
 func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
 	if err := WriteLock(s.Path(LockFile), lock); err != nil {
 		return err

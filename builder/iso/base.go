@@ -73,8 +73,9 @@ func (b *Base) Ignition() ([]byte, error) {
 	return config, nil
 }
 
-// systemDirs are the folders of the ramdisk with configs that Ignition merges below its own, on any platform and on that
-// of an ISO: internal/exec/engine.go of Ignition. The image service of OpenShift's installer puts some into the area.
+// systemDirs are the folders of the ramdisk with configs that Ignition merges below its own, on any platform and on
+// that of an ISO: internal/exec/engine.go of Ignition. The image service of OpenShift's installer puts some into the
+// area.
 var systemDirs = []string{"usr/lib/ignition/base.d", "usr/lib/ignition/base.platform.d/metal"}
 
 // SystemConfigs returns the configs in its Ignition area that an edit leaves there, by their names.

@@ -19,8 +19,8 @@ var (
 )
 
 // namesInMap is the number of names in a ConfigMap, at most 384 bytes each. kubectl apply keeps the whole object in
-// annotations, of which an object has 256 KiB at most, and a policy may cost 1,000,000 for each of its expressions, where
-// the search for an image costs 1 for each name.
+// annotations, of which an object has 256 KiB at most, and a policy may cost 1,000,000 for each of its expressions,
+// where the search for an image costs 1 for each name.
 const namesInMap = 500
 
 // Manifests returns, by their file names, the names of a lock's images for the policies, and the policies: one that

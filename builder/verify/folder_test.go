@@ -47,10 +47,10 @@ func TestIntactFolders(t *testing.T) {
 		files      int
 		delta      *verify.Delta
 	}{
-		"appliance with an ISO": {s.live, layout.StoreFile, 9, nil},
-		"appliance":             {s.base, layout.StoreFile, 8, nil},
-		"delta":                 {s.second, layout.DeltaStoreFile, 7, &verify.Delta{Layers: 3, Needs: 5}},
-		"delta of a delta":      {s.third, layout.DeltaStoreFile, 7, &verify.Delta{Layers: 3, Needs: 8}},
+		"appliance with an ISO": {s.live, layout.StoreFile, 12, nil},
+		"appliance":             {s.base, layout.StoreFile, 11, nil},
+		"delta":                 {s.second, layout.DeltaStoreFile, 10, &verify.Delta{Layers: 3, Needs: 5}},
+		"delta of a delta":      {s.third, layout.DeltaStoreFile, 10, &verify.Delta{Layers: 3, Needs: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps
@@ -129,7 +129,7 @@ func TestSumsOfOtherFiles(t *testing.T) {
 	}{
 		"an added file":      {s.base, "touch added", []string{"added is not in SHA256SUMS"}},
 		"a changed text":     {s.base, "echo >>manifests/worker-sample.yaml", []string{"worker-sample.yaml has changed"}},
-		"a missing manifest": {s.base, "rm manifests/*", []string{"manifests/worker-sample.yaml is missing"}},
+		"a missing manifest": {s.base, "rm manifests/*.yaml", []string{"manifests/worker-sample.yaml is missing"}},
 		"an unlisted config.bu": {
 			s.base, "sed -i /config.bu/d SHA256SUMS",
 			[]string{"config.bu is not in SHA256SUMS", "SHA256SUMS has no entry for config.bu"},
@@ -180,15 +180,15 @@ func TestContradictingFiles(t *testing.T) {
 			s.base, "cd manifests; (echo ---; sed s/worker/infra/ *.yaml) >second; cat second >>worker-sample.yaml; rm second",
 			otherSet,
 		},
-		"manifest with another name": {s.base, "sed -i s/name:.worker-sample/name:\\ other/ manifests/*", otherSet},
+		"manifest with another name": {s.base, "sed -i s/name:.worker-sample/name:\\ other/ manifests/*.yaml", otherSet},
 		"manifest with another label": {
-			s.base, "sed -i s/role:.worker/role:\\ infra/ manifests/*", otherSet,
+			s.base, "sed -i s/role:.worker/role:\\ infra/ manifests/*.yaml", otherSet,
 		},
 		"manifest with other images": {
-			s.base, "cp " + s.live + "/manifests/* manifests/", otherSet,
+			s.base, "cp " + s.live + "/manifests/*.yaml manifests/", otherSet,
 		},
 		"manifest of a delta": {
-			s.third, "cp " + s.live + "/manifests/* manifests/", otherSet,
+			s.third, "cp " + s.live + "/manifests/*.yaml manifests/", otherSet,
 		},
 		"damaged Butane": {s.base, "echo x: x >config.bu", "config.bu: "},
 		"Ignition of another appliance": {

@@ -15,8 +15,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 )
 
-// A build that was interrupted cannot end, since nobody reads what it says of that. A second signal ends it at once, which
-// a shell shows as 130, 143 or 129.
+// A build that was interrupted cannot end, since nobody reads what it says of that. A second signal ends it at once,
+// which a shell shows as 130, 143 or 129.
 func TestSecondSignalEndsABuildAtOnce(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {

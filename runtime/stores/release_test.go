@@ -235,7 +235,13 @@ func (d *testNode) files() map[string]any {
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	all := map[string]any{"mounts": string(mounts)}
+	own := []string{} // others come and go
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, " "+filepath.Dir(d.Dir)+"/") {
+			own = append(own, line)
+		}
+	}
+	all := map[string]any{"mounts": own}
 	for _, dir := range []string{d.Dir, d.Sets} {
 		if _, err := os.Stat(dir); err == nil {
 			all[dir] = fixtures.Tree(d.t, dir)

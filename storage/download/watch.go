@@ -2,6 +2,7 @@ package download
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptrace"
 	"net/url"
@@ -48,6 +49,7 @@ type Repeated struct {
 	mu    sync.Mutex
 	last  string
 	at    time.Time
+	again bool
 	ended bool
 }
 
@@ -59,12 +61,24 @@ func (r *Repeated) See(u *url.URL) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text := u.String(); !r.ended && text == r.last {
+		r.again = true
 		r.host.all.say(fmt.Sprintf("%s: %v; asked again after %v", r.host.name, ErrBusy,
 			time.Since(r.at).Round(time.Second/10)))
 	} else {
 		r.last = text
 	}
 	r.at = time.Now()
+}
+
+// Busy is what an error of opening the source means: ErrBusy for an ErrStalled after a repetition, since the library
+// sleeps then, for longer each time.
+func (r *Repeated) Busy(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.again && errors.Is(err, ErrStalled) {
+		return ErrBusy
+	}
+	return err
 }
 
 // End ends it: from now on, a Transport repeats requests.
