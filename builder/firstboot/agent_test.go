@@ -149,6 +149,22 @@ func sum(t *testing.T, name string) [32]byte {
 	return sha256.Sum256(content)
 }
 
+// The cluster configures the nodes of an agent. A bug was that the user's Butane files were left out without a word.
+func TestFilesOfTheUserForAnAgent(t *testing.T) {
+	base, _ := agentISO(t, 1000, "")
+	snippet := filepath.Join(t.TempDir(), "site.bu")
+	if err := os.WriteFile(snippet, []byte("variant: fcos\nversion: 1.5.0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	files, err := configured(t, func(s *spec.Spec) {
+		s.ISO = spec.ISO{Base: base, Mode: spec.ModeAgent, InstallDevice: "/dev/sda", Existing: spec.ExistingMerge}
+		s.Ignition.Butane = []string{snippet}
+	})
+	if err != nil || !strings.Contains(strings.Join(files.Warnings(), "\n"), "spec.ignition.butane") {
+		t.Errorf("got %v and the warnings %q, want one of spec.ignition.butane", err, files.Warnings())
+	}
+}
+
 // The system of an agent has servers, and that of another base is offline as its node is.
 func TestFilesThatABaseFetches(t *testing.T) {
 	theirs := []byte(`{"ignition":{"version":"3.2.0"},"storage":{"files":[{"path":"/etc/a","contents":{"source":"https://boot.lab/a"}}]}}`)

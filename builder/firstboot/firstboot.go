@@ -140,6 +140,11 @@ func Configure(
 	if err != nil {
 		return Files{}, err
 	}
+	if a.Spec.ISO.Mode == spec.ModeAgent && (len(c.Snippets) > 0 || c.PullSecret != nil) {
+		notes = append(notes,
+			"in spec.iso.mode agent the cluster configures the nodes: spec.ignition.butane and spec.node.pullSecret are in "+
+				"config.ign alone, which they do not read; give the cluster MachineConfigs and its pull secret")
+	}
 	if c.AutoAttach && !c.HasKeys() {
 		notes = append(notes,
 			"spec.node.autoAttach: whoever can plug in a medium decides which images the nodes run; put keys into "+

@@ -193,8 +193,9 @@ type Node struct {
 
 // NodeStore describes where a node finds its store: at most one of path, partitionLabel, volumeLabel and url is set.
 type NodeStore struct {
-	// Path of the store's file on the node. The default without an ISO is /var/lib/pinbox/store.squashfs. If
-	// spec.store.format is not squashfs, this is the path of the store's folder, by default /var/lib/pinbox/store.
+	// Path of the store's file on the node. Without an ISO the default is /var/lib/pinbox/store.squashfs, but
+	// for spec.openshift. If spec.store.format is not squashfs, this is the path of the store's folder, by
+	// default /var/lib/pinbox/store.
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$,example=/srv/pinbox/store.squashfs"`
 	// PartitionLabel of the GPT partition that contains the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`

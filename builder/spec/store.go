@@ -75,12 +75,13 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 			SELinuxContext: provision.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
 		},
 	}}
+	chosen := s.ISO.Base != "" || s.Node.Store.Path+s.Node.Store.PartitionLabel+s.Node.Store.VolumeLabel+s.Node.Store.URL != ""
 	switch {
 	case !format.Of(s.Store.Format).Describe().Mounted:
 		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, layout.StoreFolder)
-	case s.ISO.ToDisk():
+	case s.ISO.ToDisk(), !chosen && s.OpenShift != nil:
 		c.Store.PartitionLabel = layout.PartitionLabel
-	case s.ISO.Base == "" && s.Node.Store.Path+s.Node.Store.PartitionLabel+s.Node.Store.VolumeLabel+s.Node.Store.URL == "":
+	case !chosen:
 		c.Store.Path = layout.NodeStore
 	}
 	if s.Node.SELinuxContext != nil {

@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,5 +53,27 @@ func TestOptionsOfFormats(t *testing.T) {
 				t.Errorf("got %v, want %q", err, want)
 			}
 		})
+	}
+}
+
+// A plain build needs no ISO: its node has the store as a file. A bug was that it expected it on an ISO that nobody made.
+func TestWhereANodeFindsItsStore(t *testing.T) {
+	file := spec.Node{Store: spec.NodeStore{Path: "/srv/store.squashfs"}}
+	for name, test := range map[string]struct {
+		spec spec.Spec
+		want string
+	}{
+		"nothing said": {spec.Spec{}, "/var/lib/pinbox/store.squashfs"},
+		"a path":       {spec.Spec{Node: file}, "/srv/store.squashfs"},
+		"an ISO":       {spec.Spec{ISO: spec.ISO{Base: "x.iso"}}, "/run/media/iso/pinbox/store.squashfs"},
+		"an installer": {spec.Spec{ISO: spec.ISO{Base: "x.iso", Mode: spec.ModeInstall}}, "/dev/disk/by-partlabel/pinbox-store"},
+		"OpenShift":    {spec.Spec{OpenShift: &spec.OpenShift{Version: "4.20"}}, "/dev/disk/by-partlabel/pinbox-store"},
+		"a file there": {spec.Spec{Node: file, OpenShift: &spec.OpenShift{Version: "4.20"}}, "/srv/store.squashfs"},
+		"a folder":     {spec.Spec{Store: spec.Store{Format: "dir"}}, "/var/lib/pinbox/store"},
+	} {
+		test.spec.Store.Format = cmp.Or(test.spec.Store.Format, "squashfs")
+		if got := test.spec.Config(nil, nil).Store.NodePath(); got != test.want {
+			t.Errorf("%s: got %s, want %s", name, got, test.want)
+		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/pinbox/pinbox/storage/download"
 )
 
-// The library sleeps for longer each time when it is told to slow down. A bug was that a build with a short --stall took
+// The library sleeps for longer each time when it is told to slow down. A bug was that a build with a short limit took
 // such a sleep for a connection that had stalled, and began all anew.
 func TestSleepOfTheLibraryIsNoStall(t *testing.T) {
 	stalled := fmt.Errorf("%w: after 5s", download.ErrStalled)
