@@ -133,9 +133,9 @@ func TestMachineConfigHoldsWhatStays(t *testing.T) {
 		"/etc/systemd/system/pinbox-attach@.service",
 	}
 	wantUnits := []string{
-		"pinbox-.service", "pinbox-program.service", "pinbox-store.service", "var-lib-pinbox-stores-0.mount", "crio.service",
-		"pinbox-mount.service",
-		"pinbox-firstboot.service", "pinbox-node.service",
+		"pinbox-.service", "pinbox-program.service", "pinbox-store.service", "var-lib-pinbox-stores-0.mount",
+		`dev-disk-by\x2dpartlabel-pinbox\x2dstore.device`, "crio.service", "pinbox-mount.service", "pinbox-firstboot.service",
+		"pinbox-node.service",
 	}
 	if diff := cmp.Diff(wantPaths, paths) + cmp.Diff(wantUnits, units); diff != "" {
 		t.Errorf("MachineConfig (-want +got):\n%s", diff)
