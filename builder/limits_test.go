@@ -118,6 +118,7 @@ func TestLongSetNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifests, err := os.ReadDir(filepath.Join(o.Out, artifact.ManifestsDir))
+	manifests = slices.DeleteFunc(manifests, os.DirEntry.IsDir)
 	if err != nil || len(manifests) != 4 {
 		t.Errorf("got the manifests %v, %v; want 4", manifests, err)
 	}

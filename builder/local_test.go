@@ -96,7 +96,7 @@ func TestRefusedLayouts(t *testing.T) {
 		"no image": {
 			nil, "", func(dir string) {
 				_ = os.WriteFile(filepath.Join(dir, "index.json"), []byte("{}"), 0o644)
-			}, storage.ErrLocal,
+			}, source.ErrEmptyList,
 		},
 		"no name":    {map[string]string{"": pins.Mixed}, "", nil, source.ErrNoFullName},
 		"only a tag": {map[string]string{"1.2": pins.Mixed}, "", nil, source.ErrNoFullName},

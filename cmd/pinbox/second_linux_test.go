@@ -16,10 +16,10 @@ import (
 )
 
 // A build that was interrupted cannot end, since nobody reads what it says of that. A second signal ends it at once,
-// which a shell shows as 130, 143 or 129.
+// which a shell shows as 130 or 143.
 func TestSecondSignalEndsABuildAtOnce(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
-	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
+	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} { // nohup(1) may have taken others away
 		t.Run(signal.String(), func(t *testing.T) {
 			t.Parallel()
 			w := &waiting{t: t, reached: make(chan struct{})}

@@ -128,7 +128,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Errorf("got blocks of %d bytes", blockSize)
 	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
-		": OK") != 9 {
+		": OK") != 12 {
 		t.Errorf("sha256sum: got\n%s\nwant all sums equal", out)
 	}
 }
@@ -215,7 +215,7 @@ func TestOutputForPrograms(t *testing.T) {
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
-	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 9 {
+	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 12 {
 		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
 	}
 }
