@@ -17,7 +17,8 @@ import (
 
 func TestApplyGolden(t *testing.T) {
 	for name, cluster := range clusters {
-		text := strings.Join(openshift.Apply(cluster.OpenShift, "out/manifests", []pinset.Set{{Name: "site"}}), "\n") + "\n"
+		commands := openshift.Apply(cluster.OpenShift, "out/manifests", []pinset.Set{{Name: "site"}})
+		text := "#!/bin/sh\n" + strings.Join(commands, "\n") + "\n"
 		fixtures.Golden(t, "openshift-"+name+"-apply.sh", []byte(text))
 	}
 }

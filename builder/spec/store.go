@@ -75,7 +75,8 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 			SELinuxContext: provision.DefaultSELinuxContext, Verity: s.Node.Store.Verity,
 		},
 	}}
-	chosen := s.ISO.Base != "" || s.Node.Store.Path+s.Node.Store.PartitionLabel+s.Node.Store.VolumeLabel+s.Node.Store.URL != ""
+	at := s.Node.Store
+	chosen := s.ISO.Base+at.Path+at.PartitionLabel+at.VolumeLabel+at.URL != ""
 	switch {
 	case !format.Of(s.Store.Format).Describe().Mounted:
 		c.Store.Path, c.Store.Folder = "", cmp.Or(s.Node.Store.Path, layout.StoreFolder)

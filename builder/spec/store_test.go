@@ -56,7 +56,8 @@ func TestOptionsOfFormats(t *testing.T) {
 	}
 }
 
-// A plain build needs no ISO: its node has the store as a file. A bug was that it expected it on an ISO that nobody made.
+// A plain build needs no ISO: its node has the store as a file. A bug was that it expected it on an ISO that nobody
+// made.
 func TestWhereANodeFindsItsStore(t *testing.T) {
 	file := spec.Node{Store: spec.NodeStore{Path: "/srv/store.squashfs"}}
 	for name, test := range map[string]struct {
