@@ -330,12 +330,13 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		r.Bases = delta.Delta.Bases
 		r.Thin = delta.Delta.Thin
 	}
-	if manifests := filepath.Join(r.Out, artifact.ManifestsDir); s.OpenShift != nil {
-		if r.Apply = []string{}; delta == nil {
-			r.Apply = openshift.Apply(*s.OpenShift, manifests, p.sets)
-		} else {
-			r.Apply = append(r.Apply, openshift.ApplySets(*s.OpenShift, manifests, p.sets)...)
+	if s.OpenShift != nil {
+		manifests := filepath.Join(r.Out, artifact.ManifestsDir)
+		commands := openshift.Apply(*s.OpenShift, manifests, p.sets)
+		if delta != nil { // the nodes have the rest
+			commands = openshift.ApplySets(*s.OpenShift, manifests, p.sets)
 		}
+		r.Apply = append([]string{}, commands...) // not nil
 	}
 	if p.base != nil {
 		r.ISO = filepath.Join(o.Out, artifact.ISOFile)

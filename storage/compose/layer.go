@@ -82,7 +82,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if err := r.tree.budget.entry(hdr); err != nil {
 		return fmt.Errorf("%q: %w", hdr.Name, err)
 	}
-	tr = r.tree.budget.reader(body{tr, r.split})
+	tr = r.tree.budget.reader(body{entry: tr, split: r.split})
 	if !hasContent(hdr) {
 		return r.place(hdr, nil)
 	}
