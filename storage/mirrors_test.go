@@ -68,11 +68,11 @@ func TestDropInComesAfterHostConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkRegistries(t, c)
+			if _, err := os.Stat(c.sys.SystemRegistriesConfPath); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("registries.conf of the client: got %v, want %v: a program that is killed would leave it", err, fs.ErrNotExist)
+			}
 			if err := c.Close(); err != nil {
 				t.Error(err)
-			}
-			if _, err := os.Stat(c.registries); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the folder of registries.conf after Close: got %v, want %v", err, fs.ErrNotExist)
 			}
 		})
 	}

@@ -1,19 +1,16 @@
 package storage
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/BurntSushi/toml"
 	"github.com/opencontainers/go-digest"
 	"go.podman.io/image/v5/docker"
 	"go.podman.io/image/v5/docker/reference"
@@ -21,7 +18,6 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/download"
-	"github.com/pinbox/pinbox/storage/environment"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/realm"
 )
@@ -46,9 +42,8 @@ type sources struct {
 	tagged map[pinset.Image]*remote
 	// tags has the tags by which images were requested.
 	tags map[pinset.Image]string
-	// placeSys is sys without mirrors; nil before the first request. dir has its configuration.
+	// placeSys is sys without mirrors; nil before the first request.
 	placeSys *imgtypes.SystemContext
-	dir      string
 }
 
 // repository has the places of its images, in the order in which they are asked: the mirrors and the registry.
@@ -144,23 +139,26 @@ func (s *sources) prepare() error {
 	if s.placeSys != nil {
 		return nil
 	}
-	config, err := sysregistriesv2.TryUpdatingCache(s.sys)
+	registries, err := sysregistriesv2.GetRegistries(s.sys)
 	if err != nil {
 		return fmt.Errorf("registries.conf %w: %w", ErrAccess, err)
 	}
-	if len(config.Registries) == 0 {
+	if len(registries) == 0 {
 		s.placeSys = s.sys
 		return nil
 	}
-	bare := *config // the library keeps its own
-	bare.Registries = proxies(config.Registries)
-	if s.dir, err = writeRegistries(&bare); err != nil {
-		return err
+	helpers, err := sysregistriesv2.CredentialHelpers(s.sys)
+	if err != nil {
+		return fmt.Errorf("registries.conf %w: %w", ErrAccess, err)
 	}
 	sys := *s.sys
-	sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(s.dir), registriesDir(s.dir)
-	s.placeSys = &sys
-	return nil
+	err = loadRegistries(&sys, &sysregistriesv2.V2RegistriesConf{
+		Registries: proxies(registries), CredentialHelpers: helpers,
+	})
+	if err == nil {
+		s.placeSys = &sys
+	}
+	return err
 }
 
 // proxies returns, as registries of their own, the endpoints that are proxies of namespaces.
@@ -173,34 +171,6 @@ func proxies(registries []sysregistriesv2.Registry) (all []sysregistriesv2.Regis
 		}
 	}
 	return all
-}
-
-// writeRegistries writes a registries.conf to a new temporary folder, since the library reads files only. The caller
-// removes it. Aliases of short names are left out: images have full names here.
-func writeRegistries(config *sysregistriesv2.V2RegistriesConf) (dir string, err error) {
-	var b bytes.Buffer
-	if err := toml.NewEncoder(&b).Encode(config); err != nil {
-		return "", err
-	}
-	if dir, err = environment.TempDir("pinbox-registries-"); err != nil {
-		return "", err
-	}
-	err = errors.Join(
-		os.Mkdir(registriesDir(dir), 0o700), // empty: without it, the library would read the host's
-		os.WriteFile(registriesConf(dir), b.Bytes(), 0o600))
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return dir, nil
-}
-
-func (s *sources) close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.dir == "" {
-		return nil
-	}
-	return os.RemoveAll(s.dir)
 }
 
 // place is where images of a repository may be: a mirror or the registry itself.

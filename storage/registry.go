@@ -121,8 +121,6 @@ type Client struct {
 	credentials Credentials
 	// warnings about the environment.
 	warnings []string
-	// registries is the folder with this client's registries.conf; "" for none.
-	registries string
 }
 
 // NewClient reads and checks the configuration of the access. It makes no request.
@@ -171,12 +169,7 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 	if access.Registries == nil && len(access.Insecure) == 0 {
 		return c, nil
 	}
-	if c.registries, err = withRegistries(access.Registries, access.Insecure); err != nil {
-		return nil, err
-	}
-	sys.SystemRegistriesConfPath, sys.SystemRegistriesConfDirPath = registriesConf(c.registries),
-		registriesDir(c.registries)
-	return c, nil
+	return c, withRegistries(sys, access.Registries, access.Insecure)
 }
 
 // checkFolders checks that folders which are named exist, since the library treats a missing folder
@@ -258,11 +251,7 @@ func (c *Client) Close() error {
 		f.abort()
 	}
 	c.documents.file.Close()
-	errs := []error{c.credentials.Close(), c.remote.close()}
-	if c.registries != "" {
-		errs = append(errs, os.RemoveAll(c.registries))
-	}
-	return errors.Join(errs...)
+	return c.credentials.Close()
 }
 
 var statusText = regexp.MustCompile(`StatusCode: (\d{3})`)
