@@ -21,6 +21,7 @@ func TestSecretsOfURLs(t *testing.T) {
 		`Get "https://h/a?fn=UTF-8''x&sig=S": EOF`:         `Get "https://h/a?…": EOF`,
 		`ftp://me:pw@h/a?sig=S<b>, //h/%zz?sig=S`:          `ftp://h/a?…, //h/%zz?…`,
 		`Location "/x?sig=S"`:                              `Location "/x?…"`,
+		`Location "http://[::1/a\tb?sig=S\x01S": missing`:  `Location "http://[::1/a\tb?…": missing`,
 		"is it a/b? No":                                    "is it a/b? No",
 		`token body: EOF (body start "{\"token\":\"S\",")`: `token body: EOF (body start …)`,
 	} {

@@ -8,7 +8,7 @@ import "regexp"
 // token. The text may be within JSON.
 var (
 	secretQuery = regexp.MustCompile(
-		`([^\s"\\?]*/[^\s"\\?]*\?)(?:[^\s"\\]|\\u[0-9a-f]{4})*(?:[^\s"\\:,.;)']|\\u[0-9a-f]{4})`)
+		`((?:[^\s"\\?]|\\[^"])*/(?:[^\s"\\?]|\\[^"])*\?)(?:[^\s"\\]|\\[^"])*(?:[^\s"\\:,.;)']|\\[^"])`)
 	secretUser  = regexp.MustCompile(`(\b(?:https?|ftp|socks5h?)://)[^\s"<>/@]+@`)
 	secretStart = regexp.MustCompile(`(body start )(\\?)"(?:[^"\\]|\\.)*"`)
 )
