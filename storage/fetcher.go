@@ -20,12 +20,11 @@ import (
 )
 
 const (
-	// parallelFetches is the limit of connections. oc-mirror uses up to 80, skopeo and podman 6 for one image
-	// at a time.
+	// parallelFetches is the limit of connections, unless the access has one. oc-mirror uses up to 80, skopeo and podman
+	// 6 for one image at a time.
 	parallelFetches = 32
-	// resolving is how many of them ask for manifests and configurations, until all are known. These are small:
-	// the time for one is that of the answer.
-	resolving = 24
+	// MaxParallel bounds what an access may ask for: each connection may have a file and some MB of memory.
+	MaxParallel = 256
 	// parallelPacks is how many layers are packed at a time: enough to use all cores while some wait for
 	// a registry. Each takes some MB of memory.
 	parallelPacks = 8
@@ -75,13 +74,13 @@ type fetcher struct {
 func newFetcher(ctx context.Context, c *Client, p PackOptions) *fetcher {
 	f := &fetcher{
 		Client: c, PackOptions: p, jobs: map[content]*job{}, packing: semaphore.NewWeighted(parallelPacks),
-		connections: semaphore.NewWeighted(parallelFetches),
+		connections: semaphore.NewWeighted(int64(c.parallel())),
 	}
 	f.more = sync.NewCond(&f.mu)
 	ctx, f.stop = context.WithCancel(ctx)
 	f.group, f.ctx = errgroup.WithContext(ctx)
-	f.group.SetLimit(parallelFetches + 2*parallelPacks)
-	f.connections.TryAcquire(resolving) // all are free
+	f.group.SetLimit(c.parallel() + 2*parallelPacks)
+	f.connections.TryAcquire(int64(c.resolving())) // all are free
 	f.started.Go(func() {
 		for j := f.next(); j != nil; j = f.next() {
 			f.group.Go(func() error { return f.run(f.ctx, j) })
@@ -147,7 +146,7 @@ func (f *fetcher) fetchAll(images []Resolved, store *compose.Store, read func(in
 	if read == nil {
 		read = func(int) {}
 	}
-	f.connections.Release(resolving)
+	f.connections.Release(int64(f.resolving()))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.read = read

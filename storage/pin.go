@@ -13,7 +13,7 @@ import (
 func (c *Client) ResolveReferences(
 	ctx context.Context, refs []pinset.Reference, pinned func(),
 ) ([]pinset.Image, error) {
-	return each(ctx, refs, func(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
+	return each(ctx, c.resolving(), refs, func(ctx context.Context, ref pinset.Reference) (pinset.Image, error) {
 		img, err := c.pin(ctx, ref)
 		if err != nil {
 			return img, fmt.Errorf("resolve %s: %w", ref, err)

@@ -34,6 +34,7 @@ const downTime = time.Minute
 type sources struct {
 	sys      *imgtypes.SystemContext
 	patience *download.Patience
+	parallel int // connections
 	say      func(string)
 
 	mu           sync.Mutex // guards the fields below
@@ -381,7 +382,7 @@ func answered(
 }
 
 // install gives a source of the library a patient transport. It lets it keep its idle connections, too: net/http keeps
-// two, and closes the others of parallelFetches, so that most requests would wait for a new connection. The library has
+// two, and closes the others, so that most requests would wait for a new connection. The library has
 // no option for either (detectPropertiesHelper in docker/docker_client.go): should its fields change, two are kept, and
 // nothing is waited for.
 func (s *sources) install(src imgtypes.ImageSource, most int) {
@@ -390,7 +391,7 @@ func (s *sources) install(src imgtypes.ImageSource, most int) {
 		return
 	}
 	if transport, ok := (*client).Transport.(*http.Transport); ok {
-		transport.MaxIdleConnsPerHost = parallelFetches
+		transport.MaxIdleConnsPerHost = s.parallel
 		(*client).Transport = &download.Transport{Next: transport, Patience: s.patience, Most: most}
 	}
 }

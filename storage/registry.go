@@ -85,6 +85,10 @@ type Access struct {
 	// StallTimeout is how long requests that fail are repeated while nothing of the whole arrives, and how long a
 	// registry may take to answer, or send next to nothing of a blob; 0 means DefaultStallTimeout.
 	StallTimeout time.Duration
+	// Parallel is the largest number of connections; 0 for parallelFetches.
+	Parallel int
+	// PerSecond is how many requests one registry gets in a second; 0 for no limit.
+	PerSecond int
 	// Retrying is called with a line of text before a registry is waited for. It is called from several goroutines; it
 	// may be nil.
 	Retrying func(string)
@@ -145,11 +149,13 @@ func NewClient(access Access, platform pinset.Platform) (_ *Client, err error) {
 		platform: platform, sys: sys, warnings: warnings, limits: access.Limits, turn: compose.NewTurn(),
 		remote: sources{
 			sys: sys, patience: download.NewPatience(cmp.Or(access.StallTimeout, DefaultStallTimeout), say), say: say,
+			parallel:     cmp.Or(access.Parallel, parallelFetches),
 			repositories: map[string]*repository{}, tagged: map[pinset.Image]*remote{}, tags: map[pinset.Image]string{},
 		},
 		resolved: map[pinset.Image]Resolved{}, local: map[pinset.Image]LocalImage{}, anyArch: map[pinset.Image]bool{},
 		documents: documents{none: access.Documents.None, file: compose.Documents{Tmp: access.Documents.Tmp}},
 	}
+	c.remote.patience.PerSecond = access.PerSecond
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -241,6 +247,13 @@ func (c *Client) checkPolicy(ctx context.Context, from imgtypes.UnparsedImage, i
 	}
 	return fmt.Errorf("%w: %w", ErrPolicy, err)
 }
+
+// parallel is the limit of connections.
+func (c *Client) parallel() int { return cmp.Or(c.remote.parallel, parallelFetches) }
+
+// resolving is how many of them ask for manifests and configurations, until all are known. These are small: the time
+// for one is that of the answer.
+func (c *Client) resolving() int { return max(1, c.parallel()*3/4) }
 
 // Warnings lists parts of the access that are ignored because they cannot be used.
 func (c *Client) Warnings() []string { return slices.Concat(c.warnings, c.credentials.Warnings) }

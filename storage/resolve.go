@@ -59,7 +59,7 @@ type Resolved struct {
 // after each image, from several goroutines; it may be nil.
 func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved func(pinset.Image)) ([]Resolved, error) {
 	defer c.layers.forget()
-	return each(ctx, images, func(ctx context.Context, img pinset.Image) (Resolved, error) {
+	return each(ctx, c.resolving(), images, func(ctx context.Context, img pinset.Image) (Resolved, error) {
 		r, err := c.resolve(ctx, img)
 		if err != nil {
 			return r, fmt.Errorf("resolve %s: %w", img, err)
@@ -74,14 +74,14 @@ func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved fu
 	})
 }
 
-// each calls fetch for several elements at a time. The results have the order of all. It returns
+// each calls fetch for atOnce elements at a time. The results have the order of all. It returns
 // the errors of all elements, but stops at the first registry that cannot be used: further requests
 // would fail too, each after its time-out.
-func each[T, R any](ctx context.Context, all []T, fetch func(context.Context, T) (R, error)) ([]R, error) {
+func each[T, R any](ctx context.Context, atOnce int, all []T, fetch func(context.Context, T) (R, error)) ([]R, error) {
 	results := make([]R, len(all))
 	errs := make([]error, len(all))
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(resolving)
+	group.SetLimit(atOnce)
 	for i, one := range all {
 		group.Go(func() error {
 			results[i], errs[i] = fetch(groupCtx, one)

@@ -121,6 +121,9 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 			"in addition to those of the appliance file; may be repeated")
 	flags.DurationVar(&f.access.StallTimeout, "stall", storage.DefaultStallTimeout,
 		"`TIME` in which something must arrive from registries; until then, requests that fail are repeated")
+	flags.IntVar(&f.access.Parallel, "parallel", 0, "`NUMBER` of connections to registries at most (default: 32)")
+	flags.IntVar(&f.access.PerSecond, "requests-per-second", 0,
+		"`NUMBER` of requests that one registry gets in a second (default: as it admits them)")
 	flags.StringVar(&f.access.Policy, "policy", "",
 		"`FILE` of the signature policy (default: the user's or the host's policy.json)")
 	cli.Files(flags, "policy", "json")
@@ -204,6 +207,12 @@ func (f *inputFlags) completeAccess() (err error) {
 	}
 	if f.access.StallTimeout <= 0 {
 		return cli.Usagef("--stall %s: must be greater than 0", f.access.StallTimeout)
+	}
+	if f.access.Parallel < 0 || f.access.Parallel > storage.MaxParallel {
+		return cli.Usagef("--parallel %d: must be 1 to %d", f.access.Parallel, storage.MaxParallel)
+	}
+	if f.access.PerSecond < 0 {
+		return cli.Usagef("--requests-per-second %d: must be greater than 0", f.access.PerSecond)
 	}
 	for _, host := range f.insecure {
 		if err := storage.CheckHost(host); err != nil {

@@ -42,6 +42,8 @@ type Patience struct {
 	// Stall is how long one request may have no answer, or bring fewer than Least bytes per second.
 	Stall time.Duration
 	Least int64
+	// PerSecond is how many requests a host gets in a second, at even distances; 0 for no limit.
+	PerSecond int
 	// Sure means that each host exists: one that has never answered is waited for like any other.
 	Sure bool
 
@@ -144,6 +146,7 @@ type Host struct {
 	limit    int       // of them; 0 for none
 	good     int       // answers since limit has changed
 	until    time.Time // when the host wants the next request
+	next     time.Time // when it may get one, by PerSecond
 	said     time.Time // until when a line has said that it is waited for
 	changed  chan struct{}
 }
@@ -155,9 +158,12 @@ func (h *Host) Name() string { return h.name }
 func (h *Host) Enter(ctx context.Context) error {
 	for {
 		h.mu.Lock()
-		wait, changed := time.Until(h.until), h.changed
+		wait, changed := max(time.Until(h.until), time.Until(h.next)), h.changed
 		if wait <= 0 && (h.limit == 0 || h.open < h.limit) {
 			h.open++
+			if h.all.PerSecond > 0 {
+				h.next = time.Now().Add(time.Second / time.Duration(h.all.PerSecond))
+			}
 			h.mu.Unlock()
 			return nil
 		}

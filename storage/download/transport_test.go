@@ -143,6 +143,26 @@ func TestHostThatIsBusy(t *testing.T) {
 	})
 }
 
+// A host gets its requests at even distances, and none for a time in which it was asked for none.
+func TestRequestsPerSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPatience(testLimit, nil)
+		p.PerSecond = 4
+		h, start := p.Host("HOST"), time.Now()
+		for i, want := range []time.Duration{0, 250, 500, 5000, 5250} {
+			if i == 3 {
+				time.Sleep(time.Until(start.Add(5 * time.Second)))
+			}
+			if err := h.Enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(start); got != want*time.Millisecond {
+				t.Errorf("request %d: got it after %v, want %v", i, got, want*time.Millisecond)
+			}
+		}
+	})
+}
+
 // What arrives anywhere renews the patience with all requests.
 func TestPatienceIsThatOfTheWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
