@@ -33,6 +33,7 @@ func summary() fleet.Summary {
 		Sets:     []fleet.SetCount{{Name: "worker" + hostile, Nodes: 5, Ready: 2}, {Name: "edge", Nodes: 2, Ready: 2}},
 		Releases: []fleet.StoreCount{{ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, Nodes: 4}},
 		Programs: []fleet.ProgramName{{Program: "1.2.3", Nodes: 4}},
+		Wanted:   []fleet.WantedCount{{Name: "quay.io/site/db:1.9" + hostile, Nodes: 3}},
 	}
 }
 
@@ -74,6 +75,7 @@ func TestWhatPagesSay(t *testing.T) {
 	}{
 		{"not-ready", []string{"node-3", "auth", "30 s", "1 GiB", "</script><script>", "node-4", "never reported", "node-5", "pulling", "1 h 0 min",
 			"2026-08-01 15:00:00 UTC", "in 3 h 0 min"}},
+		{"wanted", []string{"quay.io/site/db:1.9</script>", "3 of 5 nodes"}},
 		{"sets", []string{"worker</script>", "2 of 5 nodes", "edge", "2 of 2 nodes"}},
 		{"releases", []string{"edge", "7", "4 of 5 nodes"}},
 		{"programs", []string{"1.2.3", "4 of 5 nodes"}},
