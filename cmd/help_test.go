@@ -38,6 +38,7 @@ type help struct {
 	path     []string
 	text     string
 	commands []string
+	short    int               // flags that are shown without --all
 	usages   map[string]string // of flags, by their names
 	values   map[string]string // placeholders of flags, by their names
 	headings map[string]string // of flags, by their names
@@ -93,6 +94,11 @@ func helpsBelow(t *testing.T, program string, path ...string) []help {
 		t.Fatalf("%s %q --help: got exit code %d, want 0\n%s", program, path, r.code, r.errOut)
 	}
 	h := parseHelp(path, r.out)
+	short := len(h.usages)
+	if strings.Contains(r.out, "--help --all` shows") {
+		h = parseHelp(path, run(t, program, append(slices.Clone(path), "--help", "--all")...).out)
+	}
+	h.short = short
 	all := []help{h}
 	for _, c := range h.commands {
 		if c != "help" && c != "completion" {
@@ -108,6 +114,9 @@ func TestHelpGolden(t *testing.T) {
 			var text strings.Builder
 			for _, h := range helps(t, program) {
 				line := strings.Join(append([]string{program}, h.path...), " ")
+				if h.short < len(h.usages) {
+					line += " --all"
+				}
 				fmt.Fprintf(&text, "$ %s --help\n%s\n", line, h.text)
 				t.Run(line, func(t *testing.T) { checkHelp(t, program, h) })
 			}
@@ -137,6 +146,9 @@ func checkHelp(t *testing.T, program string, h help) {
 		name := strings.Trim(flag, "-=")
 		checkFlag(t, name, h.headings[name], h.usages[name])
 	}
+	if most := 17; h.short > most { // 15, and --help and --all
+		t.Errorf("got %d flags without --all, want at most %d: name those that most need with cli.Common", h.short, most)
+	}
 	if len(flags) != len(h.usages) {
 		t.Errorf("got %d flags in the help, want %d", len(h.usages), len(flags))
 	}
@@ -144,7 +156,7 @@ func checkHelp(t *testing.T, program string, h help) {
 
 func checkFlag(t *testing.T, name, heading, usage string) {
 	t.Helper()
-	general := name == "help" || name == "version"
+	general := name == "help" || name == "version" || name == "all" && strings.HasPrefix(usage, "with --help")
 	if heading == "" || general != (heading == "General") {
 		t.Errorf("--%s: got the heading %q, want another", name, heading)
 	}

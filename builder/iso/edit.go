@@ -22,7 +22,7 @@ var (
 	ErrEdited = fault.New(fault.Input, "pinbox has edited the image before",
 		"name the base that it was made of")
 	ErrHasConfig = fault.New(fault.Input, "the image has an Ignition config already",
-		"spec.iso.existing: merge, or --merge, adds the appliance's config to it; --force replaces it")
+		"spec.iso.existing: merge, or --merge, adds the appliance's config to it; --replace-config replaces it")
 	ErrSameFile = fault.New(fault.Usage, "input and output are one file",
 		"give another name with -o")
 	ErrNotEdited = fault.New(fault.Input, "pinbox has not edited the image",

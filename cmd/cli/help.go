@@ -13,6 +13,9 @@ import (
 // headingKey is the annotation of a flag with its heading in the help.
 const headingKey = "pinbox_heading"
 
+// rareKey is the annotation of a flag that the help shows with --all only.
+const rareKey = "pinbox_rare"
+
 // general is the heading of flags that every command has.
 const general = "General"
 
@@ -26,6 +29,22 @@ func Under(heading string, flags *pflag.FlagSet) {
 			annotate(f, headingKey, heading)
 		}
 	})
+}
+
+// Common names the flags of a command that its help shows; all of them are shown with --all. It is called after all
+// flags are added.
+func Common(cmd *cobra.Command, names ...string) *cobra.Command {
+	flags := cmd.Flags()
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !slices.Contains(names, f.Name) {
+			annotate(f, rareKey)
+		}
+	})
+	if flags.Lookup("all") == nil {
+		flags.Bool("all", false, "with --help, show all flags")
+		Under(general, flags)
+	}
+	return cmd
 }
 
 func annotate(f *pflag.Flag, key string, values ...string) {
@@ -75,8 +94,24 @@ func usage(cmd *cobra.Command) error {
 	if cmd.HasAvailableSubCommands() {
 		commands(w, cmd)
 	}
+	all, _ := cmd.Flags().GetBool("all") // an error means that it has none
+	more := 0
 	for _, set := range headings(cmd) {
-		fmt.Fprintf(w, "\n%s:\n%s", set.Name(), set.FlagUsagesWrapped(helpWidth))
+		shown := pflag.NewFlagSet(set.Name(), pflag.ContinueOnError)
+		shown.SortFlags = false
+		set.VisitAll(func(f *pflag.Flag) {
+			if _, rare := f.Annotations[rareKey]; rare && !all {
+				more++
+				return
+			}
+			shown.AddFlag(f)
+		})
+		if shown.HasFlags() {
+			fmt.Fprintf(w, "\n%s:\n%s", set.Name(), shown.FlagUsagesWrapped(helpWidth))
+		}
+	}
+	if more > 0 {
+		fmt.Fprintf(w, "\n`%s --help --all` shows %d more flags.\n", cmd.CommandPath(), more)
 	}
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(w, "\n`%s COMMAND --help` shows the flags of a command.\n", cmd.CommandPath())

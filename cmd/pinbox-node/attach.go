@@ -80,5 +80,5 @@ func attachCommand() *cobra.Command {
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cmd
+	return cli.Common(cmd, "digest", "in-place", "keep-sets", "force", "auto", "dry-run", "reserve", "output", "progress")
 }

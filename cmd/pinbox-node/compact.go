@@ -40,5 +40,5 @@ next; until then they stay. The command runs at low priority.`,
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cmd
+	return cli.Common(cmd, "all", "dry-run", "reserve", "output", "progress")
 }

@@ -33,7 +33,7 @@ own store, where pods can mount them. The command changes nothing unless "imageV
 	f.add(cmd.Flags(), time.Minute)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
-	return cmd
+	return cli.Common(cmd, "sets", "config", "wait", "output")
 }
 
 // copiedVolumes is the result of `copy-volumes --output json`.

@@ -27,5 +27,5 @@ func firstbootCommand() *cobra.Command {
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
-	return cmd
+	return cli.Common(cmd, "sets", "config", "wait", "output")
 }

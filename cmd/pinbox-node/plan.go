@@ -26,5 +26,5 @@ func planCommand() *cobra.Command {
 	f.planFlags.add(cmd.Flags(), 10*time.Second)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
-	return cmd
+	return cli.Common(cmd, "sets", "config", "pool", "owner", "reserve", "output")
 }

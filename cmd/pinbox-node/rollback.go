@@ -38,5 +38,5 @@ forward again. With --to, make another release current that the node keeps.`,
 	f.add(cmd.Flags(), 2*time.Minute)
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
-	return cmd
+	return cli.Common(cmd, "to", "dry-run", "wait", "output")
 }

@@ -21,5 +21,6 @@ func runCommand() *cobra.Command {
 		},
 	}
 	f.addService(cmd.Flags(), 5*time.Second)
-	return cmd
+	return cli.Common(cmd, "sets", "config", "pool", "owner", "wait", "reserve", "parallel", "rate", "prune",
+		"interval", "metrics", "kubeconfig", "jitter", "node-condition")
 }

@@ -50,7 +50,7 @@ reads layers in random order until they have PERCENT of all bytes.`,
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cmd
+	return cli.Common(cmd, "sample", "seed", "output", "progress")
 }
 
 // percent is the value of --sample.

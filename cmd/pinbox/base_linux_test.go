@@ -25,7 +25,7 @@ func TestBaseIsOpenedOnce(t *testing.T) {
 		"install":           {plain, []string{"--install-device", "/dev/sda"}},
 		"merge":             {base, []string{"--merge"}},
 		"merge and install": {base, []string{"--merge", "--install-device", "/dev/sda"}},
-		"replace":           {base, []string{"--force"}},
+		"replace":           {base, []string{"--replace-config"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -41,7 +41,8 @@ func buildCommand() *cobra.Command {
 	f.addInputs(cmd)
 	iso.add(cmd.Flags())
 	f.addOutputs(cmd)
-	return cmd
+	return cli.Common(cmd, "config", "set", "image", "image-list", "manifests", "release", "oc-mirror", "oci",
+		"platform", "release-number", "authfile", "out", "output", "iso", "install-device")
 }
 
 // buildFlags are the flags of the commands that make a folder with a store.

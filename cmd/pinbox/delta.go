@@ -60,7 +60,8 @@ func deltaCommand() *cobra.Command {
 	cli.Under("Inputs", cmd.Flags())
 	f.addInputs(cmd)
 	f.addOutputs(cmd)
-	return cmd
+	return cli.Common(cmd, "from", "thin", "config", "set", "image", "image-list", "manifests", "release",
+		"oc-mirror", "oci", "platform", "authfile", "sign-key", "out", "output")
 }
 
 // siteFlags are the flags of a delta for the sites of reports.

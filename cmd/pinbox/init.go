@@ -22,14 +22,14 @@ import (
 )
 
 // errExists says that init would replace a file.
-var errExists = fault.New(fault.Usage, "it exists already", "--force replaces it; -o names another file")
+var errExists = fault.New(fault.Usage, "it exists already", "--overwrite replaces it; -o names another file")
 
 // initFlags are the answers to the questions of init.
 type initFlags struct {
 	sources              sourceFlags
 	name, platform, base string
 	out                  string
-	force                bool
+	overwrite            bool
 	output               cli.Output
 }
 
@@ -57,16 +57,17 @@ validate does, and writes none with a problem.`,
 	flags.StringVar(&f.base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")
 	cli.Files(flags, "iso", "iso")
 	cli.Under("ISO", flags)
-	flags.BoolVar(&f.force, "force", false, "replace a file that exists")
+	flags.BoolVar(&f.overwrite, "overwrite", false, "replace a file that exists")
 	addOut(flags, &f.out, "`FILE` to write", &f.output)
-	return cmd
+	return cli.Common(cmd, "name", "platform", "set", "image", "image-list", "manifests", "release",
+		"oc-mirror", "oci", "archive", "iso", "overwrite", "out", "output")
 }
 
 func (f *initFlags) run(cmd *cobra.Command) error {
 	if f.out == "" {
 		return cli.Usagef("name the file to write with -o")
 	}
-	if _, err := os.Lstat(f.out); !f.force && !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(f.out); !f.overwrite && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: %w", f.out, errors.Join(err, errExists))
 	}
 	start := spec.Start{Name: f.name, Platform: pinset.Platform(f.platform), Sources: f.sources.entries(), Base: f.base}

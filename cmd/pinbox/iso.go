@@ -15,7 +15,7 @@ import (
 // isoFlags are the flags of the base ISO. They override the appliance file.
 type isoFlags struct {
 	base, installDevice     string
-	force, merge            bool
+	replaceConfig, merge    bool
 	append, delete, replace []string
 }
 
@@ -24,7 +24,7 @@ func (f *isoFlags) add(flags *pflag.FlagSet) {
 	cli.Files(flags, "iso", "iso")
 	flags.StringVar(&f.installDevice, "install-device", "",
 		"`DISK` that the ISO overwrites to install CoreOS and the store; without it the node runs from the ISO")
-	flags.BoolVar(&f.force, "force", false, "replace an Ignition config that the ISO has already")
+	flags.BoolVar(&f.replaceConfig, "replace-config", false, "replace an Ignition config that the ISO has already")
 	flags.BoolVar(&f.merge, "merge", false, "merge the configuration into an Ignition config that the ISO has already")
 	flags.StringArrayVar(&f.append, "kargs-append", nil,
 		"kernel `ARGUMENT` of the live system to append; may be repeated")
@@ -50,9 +50,9 @@ func (f *isoFlags) apply(flags *pflag.FlagSet, iso *spec.ISO) error {
 		iso.Mode, iso.InstallDevice = spec.ModeInstall, f.installDevice
 	}
 	switch {
-	case f.force && f.merge:
-		return cli.Usagef("give one of --force and --merge")
-	case f.force:
+	case f.replaceConfig && f.merge:
+		return cli.Usagef("give one of --replace-config and --merge")
+	case f.replaceConfig:
 		iso.Existing = spec.ExistingReplace
 	case f.merge:
 		iso.Existing = spec.ExistingMerge

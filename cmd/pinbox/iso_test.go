@@ -146,7 +146,7 @@ func TestMergedISO(t *testing.T) {
 	if code != cli.ExitInput || !strings.Contains(stderr, "--merge") {
 		t.Errorf("without --merge: got exit code %d, want 3 and the cure\n%s", code, stderr)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, "--merge", "--force")...); code != cli.ExitUsage {
+	if code, _, stderr := pinbox(t.Context(), append(args, "--merge", "--replace-config")...); code != cli.ExitUsage {
 		t.Errorf("with both: got exit code %d, want 2\n%s", code, stderr)
 	}
 	if code, stdout, stderr := pinbox(t.Context(), append(args, "--merge")...); code != cli.ExitOK {
@@ -311,7 +311,7 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 func TestISOFlagsThatSayNothing(t *testing.T) {
 	set := write(t, "set.yaml", fixturesSet)
 	for _, flags := range [][]string{
-		{"--iso", ""}, {"--iso", "x.iso", "--install-device", ""}, {"--kargs-append", "a"}, {"--force"},
+		{"--iso", ""}, {"--iso", "x.iso", "--install-device", ""}, {"--kargs-append", "a"}, {"--replace-config"},
 	} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"),
 			"--node-binary", nodeProgram}, flags...)...)

@@ -42,5 +42,6 @@ func lockCommand() *cobra.Command {
 	in.add(cmd.Flags())
 	addOut(cmd.Flags(), &out, "`FILE` to write (default: appliance.lock.json for appliance.yaml)", &in.output)
 	cli.AddProgress(cmd)
-	return cmd
+	return cli.Common(cmd, "config", "set", "image", "image-list", "manifests", "release", "oc-mirror", "oci",
+		"lock", "update", "platform", "mirrors", "authfile", "out", "output")
 }

@@ -37,5 +37,6 @@ func planCommand() *cobra.Command {
 	names.add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cmd
+	return cli.Common(cmd, "from", "config", "set", "image", "image-list", "manifests", "release", "oc-mirror",
+		"oci", "locked", "platform", "mirrors", "authfile", "output", "no-trunc")
 }

@@ -49,7 +49,7 @@ func TestSourceFlags(t *testing.T) {
 
 // Every flag of the table is one of the program, and stands in its hint.
 func TestEverySourceHasAFlag(t *testing.T) {
-	for _, args := range [][]string{{"plan", "--help"}, {"plan"}} {
+	for _, args := range [][]string{{"plan", "--help", "--all"}, {"plan"}} {
 		_, stdout, stderr := pinbox(t.Context(), args...)
 		for _, flag := range source.FlagNames() {
 			if !strings.Contains(stdout+stderr, flag) {
