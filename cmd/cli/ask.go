@@ -11,7 +11,27 @@ import (
 
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
+
+// ErrNotConfirmed means that nothing was done, since somebody thought better of it.
+var ErrNotConfirmed = fault.New(fault.Other, "nothing was changed: the answer was not yes",
+	"--yes does it without a question")
+
+// Confirm asks whether something is to be done that cannot be undone, of whoever sits at a terminal. Nobody is asked
+// where there is none.
+func Confirm(cmd *cobra.Command, question string) error {
+	q := NewQuestions(cmd)
+	if q == nil {
+		return nil
+	}
+	answer, err := q.Ask(cmd.Context(), question+" [y/N]", "", func(string) error { return nil })
+	if err == nil && !strings.EqualFold(answer, "y") && !strings.EqualFold(answer, "yes") {
+		err = ErrNotConfirmed
+	}
+	return err
+}
 
 // Questions are asked on a terminal.
 type Questions struct {

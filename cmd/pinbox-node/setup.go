@@ -28,7 +28,7 @@ Exit code 1 of --check means that something is to be done, 0 that nothing is.`
 func setupCommand() *cobra.Command {
 	var o setup.Options
 	var f passFlags
-	var check, undo bool
+	var check, undo, yes bool
 	var store string
 	var output cli.Output
 	cmd := &cobra.Command{
@@ -54,6 +54,12 @@ func setupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if undo && !check && !yes {
+				plan, _ := f.setUp(cmd.Context(), s, true, true) // undoing has the same error
+				if err := confirmRemoval(cmd, plan.Detach); err != nil {
+					return err
+				}
+			}
 			r := setUp{check: check}
 			r.Result, err = f.setUp(cmd.Context(), s, check, undo)
 			if err == nil && store != "" && !check && o.Root == "" {
@@ -68,6 +74,7 @@ func setupCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&check, "check", false, "only say what would be done, also with --undo")
 	cmd.Flags().BoolVar(&undo, "undo", false,
 		"remove what setup has written and nobody has changed, and all stores, unless something uses one")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask on a terminal before --undo")
 	cmd.Flags().StringVar(&store, "store", "",
 		"`PATH` of a store to attach: a file, a folder, or the device of a medium; with --root, a path in the image, "+
 			"which is attached at boot")
