@@ -41,13 +41,13 @@ func Check(ctx context.Context, o Options) (warnings []string, err error) {
 		}
 		errs = append(errs, source.InField("spec.node.binary", err))
 	}
-	config, err := configure(o.Appliance, invalid == nil, material.Sets, registries)
+	config, err := configure(o.Appliance, invalid == nil, material, registries)
 	return append(warnings, config.Warnings()...), errors.Join(append(errs, err)...)
 }
 
 // configure renders the first-boot configuration. If that fails, or if the appliance is not valid, it renders it with
 // each file alone, so that one error does not hide another.
-func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byte) (
+func configure(a spec.Appliance, valid bool, material source.Content, registries []byte) (
 	config firstboot.Files, err error,
 ) {
 	var base *iso.Base
@@ -57,7 +57,7 @@ func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byt
 		defer func() { err = errors.Join(err, base.Close()) }()
 	}
 	if opened == nil && valid {
-		if config, err = firstboot.Configure(a, base, sets, registries, pinset.Program{}); err == nil {
+		if config, err = firstboot.Configure(a, base, material, registries, pinset.Program{}); err == nil {
 			return config, nil
 		}
 	}
@@ -69,7 +69,7 @@ func configure(a spec.Appliance, valid bool, sets []pinset.Set, registries []byt
 		}
 		alone.Spec.Ignition.Butane, alone.Spec.Node.PullSecret, alone.Spec.ISO = nil, "", spec.ISO{}
 		fill(&alone.Spec)
-		_, err := firstboot.Configure(alone, base, sets, registries, pinset.Program{})
+		_, err := firstboot.Configure(alone, base, source.Content{Sets: material.Sets}, registries, pinset.Program{})
 		errs = append(errs, source.InField(field, err))
 	}
 	for _, name := range a.Spec.Ignition.Butane {

@@ -103,7 +103,7 @@ func (p *plan) readInputs(ctx context.Context, o Options, program *os.File, tmp 
 			"imageDigestSources in %s, are asked for digests only: for tags, an ImageTagMirrorSet is needed",
 			strings.Join(p.spec.Mirrors, ", ")))
 	}
-	p.config, err = firstboot.Configure(o.Appliance, p.base, p.material.Sets, registries, p.program)
+	p.config, err = firstboot.Configure(o.Appliance, p.base, p.material, registries, p.program)
 	if err != nil {
 		return err
 	}

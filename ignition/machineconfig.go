@@ -75,21 +75,32 @@ func MachineConfig(name, pool string, parts provision.Parts) ([]byte, error) {
 // pkg/asset/agent/image/ignition.go of github.com/openshift/installer.
 const extraManifests = "/etc/assisted/extra-manifests/"
 
-// machineConfig is an object with the configuration of the nodes of a pool.
-type machineConfig struct {
-	name, pool string
-	config     []byte
-}
-
-// ReviewAgent compares the MachineConfigs in the config of an agent's ISO with the system that it installs, and with
-// ours, which are contents of files by their names. The operator merges all of a pool, and of two that say different
-// things the last name wins. Names that nobody else may have are reserved, if there are ours; without any, an earlier
-// release of ours may have them.
-func ReviewAgent(config []byte, ours map[string][]byte, reserved []string, s System) (notes []string, err error) {
+// ExtraManifests returns the user's objects in the config of an agent's ISO by the names of their files.
+func ExtraManifests(config []byte) (map[string][]byte, error) {
 	t, err := readTree(config)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMerge, err)
 	}
+	objects := map[string][]byte{}
+	for name, content := range t.files {
+		if below, found := strings.CutPrefix(name, extraManifests); found {
+			objects[below] = content
+		}
+	}
+	return objects, nil
+}
+
+// machineConfig is an object with the configuration of the nodes of a pool. in is the file that has it.
+type machineConfig struct {
+	in, name, pool string
+	config         []byte
+}
+
+// ReviewCluster compares the user's MachineConfigs with a system of the cluster, and with ours; both are contents of
+// files by their names. The operator merges all of a pool, and of two that say different things the last name wins.
+// Names that nobody else may have are reserved, if there are ours; without any, an earlier release of ours may have
+// them.
+func ReviewCluster(theirs, ours map[string][]byte, reserved []string, s System) (notes []string, err error) {
 	own, err := machineConfigs(ours)
 	if err != nil {
 		return nil, err
@@ -97,15 +108,9 @@ func ReviewAgent(config []byte, ours map[string][]byte, reserved []string, s Sys
 	if len(own) == 0 {
 		reserved = []string{crio.PinnedImagesPath} // the operator's
 	}
-	theirs := map[string][]byte{}
-	for name, content := range t.files {
-		if below, found := strings.CutPrefix(name, extraManifests); found {
-			theirs[below] = content
-		}
-	}
 	all, err := machineConfigs(theirs)
 	if err != nil {
-		notes = append(notes, fmt.Sprintf("%s: %v: what is in it is not compared", extraManifests, err))
+		notes = append(notes, fmt.Sprintf("%v: what is in it is not compared", err))
 	}
 	for _, m := range all {
 		if slices.ContainsFunc(own, func(o machineConfig) bool { return o.name == m.name }) {
@@ -113,10 +118,10 @@ func ReviewAgent(config []byte, ours map[string][]byte, reserved []string, s Sys
 		}
 		found, err := m.review(own, reserved, s)
 		if err != nil {
-			return nil, fmt.Errorf("MachineConfig %s: %w", m.name, err)
+			return nil, fmt.Errorf("%s: MachineConfig %s: %w", m.in, m.name, err)
 		}
 		for _, note := range found {
-			notes = append(notes, fmt.Sprintf("MachineConfig %s: %s", m.name, note))
+			notes = append(notes, fmt.Sprintf("%s: MachineConfig %s: %s", m.in, m.name, note))
 		}
 	}
 	return notes, nil
@@ -156,8 +161,12 @@ func (m machineConfig) shares(pool string) bool {
 	return m.pool == pool || (m.pool == worker && inherits(pool)) || (pool == worker && inherits(m.pool))
 }
 
-// machineConfigs returns the MachineConfigs that are in files and have an Ignition config, in the order of the files.
-// Those before an error are returned with it.
+// generated is the annotation of objects that the operator makes of others: GeneratedByControllerVersionAnnotationKey in
+// pkg/controller/common of the Machine Config Operator. It makes them again.
+const generated = "machineconfiguration.openshift.io/generated-by-controller-version"
+
+// machineConfigs returns the MachineConfigs that are in files and have an Ignition config, in the order of the files,
+// without those that the operator makes. Those before an error are returned with it.
 func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -165,8 +174,11 @@ func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
 		for {
 			var object struct {
 				Kind     string
-				Metadata metadata
-				Spec     struct{ Config map[string]any }
+				Metadata struct {
+					metadata    `yaml:",inline"`
+					Annotations map[string]any
+				}
+				Spec struct{ Config map[string]any }
 			}
 			err := dec.Decode(&object)
 			if errors.Is(err, io.EOF) {
@@ -176,7 +188,7 @@ func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 				break
 			}
-			if object.Kind != "MachineConfig" || len(object.Spec.Config) == 0 {
+			if object.Kind != "MachineConfig" || len(object.Spec.Config) == 0 || object.Metadata.Annotations[generated] != nil {
 				continue
 			}
 			config, err := json.Marshal(object.Spec.Config)
@@ -184,7 +196,7 @@ func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 				continue
 			}
-			all = append(all, machineConfig{object.Metadata.Name, object.Metadata.Labels[pinset.RoleLabel], config})
+			all = append(all, machineConfig{name, object.Metadata.Name, object.Metadata.Labels[pinset.RoleLabel], config})
 		}
 	}
 	return all, errors.Join(errs...)

@@ -50,8 +50,8 @@ func object(name, pool, config string) string {
  "spec": {"config": {"ignition": {"version": "3.2.0"}, %s}}}`, name, pool, config)
 }
 
-// The MachineConfigs in an agent's ISO are compared with ours, at every level, and with the disk of the store.
-func TestReviewOfAnAgent(t *testing.T) {
+// A user's MachineConfigs are compared with ours, at every level, and with the disk of the store.
+func TestReviewOfMachineConfigs(t *testing.T) {
 	img, err := pinset.ParseImage("quay.example.com/a@sha256:" + strings.Repeat("0", 64))
 	if err != nil {
 		t.Fatal(err)
@@ -115,6 +115,11 @@ func TestReviewOfAnAgent(t *testing.T) {
 		"an earlier one of ours": {
 			object("99-worker-pinbox", "worker", stores), ours, nil, "",
 		},
+		"one that the operator makes of ours": {
+			strings.Replace(object("rendered-worker-1", "worker", stores), `"labels"`,
+				`"annotations": {"machineconfiguration.openshift.io/generated-by-controller-version": "1"}, "labels"`, 1),
+			ours, nil, "",
+		},
 		"ours of another build": {string(own), nil, nil, ""},
 		"arguments only":        {"kind: MachineConfig\nspec: {kernelArguments: [quiet]}\n", ours, nil, ""},
 		"Ignition 2": {
@@ -126,7 +131,11 @@ func TestReviewOfAnAgent(t *testing.T) {
 			config := `{"ignition": {"version": "3.2.0"}, ` + asFiles(map[string]string{
 				"/etc/assisted/extra-manifests/m.yaml": test.manifest, "/etc/assisted/manifests/infraenv.yaml": "kind: InfraEnv\n",
 			}) + `}`
-			notes, err := ignition.ReviewAgent([]byte(config), test.ours, configs(t)["installed"].Names(), system)
+			theirs, err := ignition.ExtraManifests([]byte(config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			notes, err := ignition.ReviewCluster(theirs, test.ours, configs(t)["installed"].Names(), system)
 			said := strings.Join(notes, "\n")
 			if err != nil {
 				said = err.Error()

@@ -133,7 +133,7 @@ func TestAgentISOWithManifests(t *testing.T) {
 				s.OpenShift = &spec.OpenShift{Version: "4.20"}
 			})
 			_, err := configureWith(t, a, nil, nil, pinset.Program{Digest: digest.FromString("pinbox-node")})
-			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), base+": MachineConfig 98-site: ") {
+			if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), base+": 0.yaml: MachineConfig 98-site: ") {
 				t.Errorf("got %v, want %v with the ISO and the object", err, test.want)
 			}
 		})

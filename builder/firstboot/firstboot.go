@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/openshift"
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/runtime/provision"
@@ -35,13 +36,15 @@ type Files struct {
 	StoreFiles []provision.File
 	// manifests are objects for the cluster by their file names; nil if the nodes have no operator.
 	manifests map[string][]byte
-	secret    bool     // a config has a pull secret, files of the user, or another config
-	inputs    []string // notes of the inputs
-	merging   []string // notes of the merge
-	notes     []string // all
-	spec      spec.Spec
-	config    ignition.Config
-	base      *iso.Base // nil without an ISO
+	// machineConfigs are the user's objects for the cluster, by where they are.
+	machineConfigs map[string][]byte
+	secret         bool     // a config has a pull secret, files of the user, or another config
+	inputs         []string // notes of the inputs
+	merging        []string // notes of the merge
+	notes          []string // all
+	spec           spec.Spec
+	config         ignition.Config
+	base           *iso.Base // nil without an ISO
 }
 
 // unknown stands for the hash tree of a store until that is written, and unknownDigest for its digest. They take
@@ -118,12 +121,12 @@ func (c Files) Warnings() (all []string) {
 		"before CRI-O starts: "+strings.Join(names, ", "))
 }
 
-// Configure reads the files that an appliance names, and renders the first-boot configuration. base is the ISO that
+// Configure reads the files that an appliance names, and renders the first-boot configuration of what its sources have. base is the ISO that
 // spec.iso.base names; nil if it names none. program is the pinbox-node in the store.
 func Configure(
-	a spec.Appliance, base *iso.Base, sets []pinset.Set, registries []byte, program pinset.Program,
+	a spec.Appliance, base *iso.Base, material source.Content, registries []byte, program pinset.Program,
 ) (Files, error) {
-	c := a.Spec.Config(sets, registries)
+	c := a.Spec.Config(material.Sets, registries)
 	c.Release = a.Metadata.ID()
 	c.Store.Program = program
 	c.Store.Tree = unknown
@@ -165,8 +168,10 @@ func Configure(
 	if err != nil {
 		return Files{}, err
 	}
-	files := Files{spec: a.Spec, config: c, base: base, inputs: append(notes, fetched...)}
-	return files.WithSets(sets)
+	files := Files{
+		spec: a.Spec, config: c, base: base, inputs: append(notes, fetched...), machineConfigs: material.MachineConfigs,
+	}
+	return files.WithSets(material.Sets)
 }
 
 // WithSets returns the configs for these sets, with which they may need more room in the ISO.
@@ -193,26 +198,29 @@ func (c Files) review() (notes []string, err error) {
 		Live: c.base != nil && !s.ISO.ToDisk(), Disk: s.ISO.InstallDevice, Partition: c.config.Store.PartitionLabel,
 		Network: s.Node.Store.URL != "", Images: pinset.Union(c.config.Sets...),
 	}
-	if notes, err = ignition.Review(c.ignition, node); err != nil || c.base == nil {
-		return notes, err
-	}
-	live := node
-	live.Live = true
-	if s.ISO.ToDisk() {
-		live.Images = nil // it runs no CRI-O
-	}
-	if s.ISO.Mode == spec.ModeAgent {
-		live.Network = true // agents speak to each other
-	}
-	more, err := c.reviewBase(live)
-	if err != nil {
+	if notes, err = ignition.Review(c.ignition, node); err != nil {
 		return nil, err
 	}
-	if s.ISO.Mode == spec.ModeAgent && c.merged != nil {
+	var more []string
+	if c.base != nil {
+		live := node
+		live.Live = true
+		if s.ISO.ToDisk() {
+			live.Images = nil // it runs no CRI-O
+		}
+		if s.ISO.Mode == spec.ModeAgent {
+			live.Network = true // agents speak to each other
+		}
+		if more, err = c.reviewBase(live); err != nil {
+			return nil, err
+		}
+	}
+	if s.OpenShift != nil || s.ISO.Mode == spec.ModeAgent {
+		node.Live, node.Partition = false, openshift.Installed(c.config).Store.PartitionLabel
 		node.Operator = s.OpenShift == nil || s.OpenShift.Pins() == layout.PinsOperator
-		cluster, err := ignition.ReviewAgent(c.merged, c.manifests, c.config.Names(), node)
+		cluster, err := c.reviewCluster(node)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.base.Name, err)
+			return nil, err
 		}
 		more = append(more, cluster...)
 	}
@@ -222,6 +230,23 @@ func (c Files) review() (notes []string, err error) {
 		}
 	}
 	return notes, nil
+}
+
+// reviewCluster compares the user's MachineConfigs, of the sources and of the ISO of an agent, with a node of the
+// cluster.
+func (c Files) reviewCluster(node ignition.System) (notes []string, err error) {
+	theirs := map[string][]byte{}
+	maps.Copy(theirs, c.machineConfigs)
+	if c.merged != nil {
+		extra, err := ignition.ExtraManifests(c.merged)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", c.base.Name, err)
+		}
+		for name, content := range extra {
+			theirs[c.base.Name+": "+name] = content
+		}
+	}
+	return ignition.ReviewCluster(theirs, c.manifests, c.config.Names(), node)
 }
 
 // reviewBase compares the configs that the base has with the system that boots from the ISO.

@@ -501,12 +501,12 @@ func configureWith(
 ) (firstboot.Files, error) {
 	t.Helper()
 	if a.Spec.ISO.Base == "" {
-		return firstboot.Configure(a, nil, sets, registries, program)
+		return firstboot.Configure(a, nil, source.Content{Sets: sets}, registries, program)
 	}
 	base, err := iso.OpenBase(a.Spec.ISO.Base)
 	if err != nil {
 		return firstboot.Files{}, err
 	}
 	t.Cleanup(func() { _ = base.Close() })
-	return firstboot.Configure(a, base, sets, registries, program)
+	return firstboot.Configure(a, base, source.Content{Sets: sets}, registries, program)
 }

@@ -84,15 +84,15 @@ func pools(o spec.OpenShift) []string {
 
 // managed is what the MachineConfigs hold. Credentials and mirrors are objects of the cluster's own.
 func managed(o spec.OpenShift, c ignition.Config) (provision.Parts, error) {
-	n := installed(c)
+	n := Installed(c)
 	n.Sets, n.Registries, n.PullSecret, n.StoreFiles = nil, nil, nil, nil
 	n.Pins, n.OthersList = o.Pins(), o.RuntimeConfig()
 	parts, err := n.Parts()
 	return parts.Managed(), err
 }
 
-// installed is the node on its own disk: the store that the live system has in its ISO, is in a partition then.
-func installed(c ignition.Config) provision.Node {
+// Installed is the node on its own disk: the store that the live system has in its ISO, is in a partition then.
+func Installed(c ignition.Config) provision.Node {
 	n := c.Node
 	n.Keys = n.Keys || c.HasKeys()
 	if s := n.Store; s.Path+s.PartitionLabel+s.VolumeLabel+s.Folder == "" {

@@ -23,6 +23,8 @@ type Content struct {
 	Releases []RequestedRelease
 	// Possible are names in objects that may be images. They are left out, unless another source names them.
 	Possible []Possible
+	// MachineConfigs are objects for the nodes of a cluster: see Objects.
+	MachineConfigs map[string][]byte
 	// AnyArchitecture are the images that are taken whatever their architecture is. Without a tag and a digest, it is
 	// all of the repository.
 	AnyArchitecture []pinset.Reference
@@ -125,6 +127,10 @@ func (m *Content) add(more Content) {
 	m.Local = append(m.Local, more.Local...)
 	m.Releases = append(m.Releases, more.Releases...)
 	m.Possible = append(m.Possible, more.Possible...)
+	if m.MachineConfigs == nil {
+		m.MachineConfigs = map[string][]byte{}
+	}
+	maps.Copy(m.MachineConfigs, more.MachineConfigs)
 	m.Warnings = append(m.Warnings, more.Warnings...)
 	m.RegistryReasons = append(m.RegistryReasons, more.RegistryReasons...)
 	m.setPaths = append(m.setPaths, more.setPaths...)

@@ -46,6 +46,8 @@ type Listing struct {
 	Possible []Possible
 	// Warnings describe what else is left out.
 	Warnings []string
+	// MachineConfigs are as in Objects.
+	MachineConfigs map[string][]byte
 }
 
 // ImageLists are files of names: one a line, a release of MicroShift as JSON, or Images of
@@ -75,7 +77,7 @@ func readListings(paths []string, read func(path string) (Listing, error)) (m Co
 	for _, path := range paths {
 		l, err := read(path)
 		names, errs = append(names, l.Names...), append(errs, err)
-		m.Possible, m.Warnings = append(m.Possible, l.Possible...), append(m.Warnings, l.Warnings...)
+		m.add(Content{Possible: l.Possible, Warnings: l.Warnings, MachineConfigs: l.MachineConfigs})
 	}
 	m.addNames(names)
 	return m, errors.Join(errs...)

@@ -94,7 +94,7 @@ func ReadManifests(ctx context.Context, path string, possible PossibleImages) (L
 	if err != nil {
 		return Listing{}, err
 	}
-	var l Listing
+	l := Listing{MachineConfigs: objects.MachineConfigs}
 	var errs []error
 	for _, use := range objects.Uses {
 		switch {

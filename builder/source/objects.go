@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -76,6 +77,8 @@ type Objects struct {
 	Possible []Possible
 	// Unread are texts that were not read.
 	Unread []Unread
+	// MachineConfigs are streams of them by the positions of the first ones, also of those in texts.
+	MachineConfigs map[string][]byte
 	// Kubelets are policies of kubelets, and AlwaysPull where an API server gets AlwaysPullImages.
 	Kubelets   []KubeletPolicy
 	AlwaysPull []Field
@@ -84,7 +87,9 @@ type Objects struct {
 // ReadObjects reads files and folders of Kubernetes objects, each file once; "-" is
 // stdin, if there is one.
 func ReadObjects(ctx context.Context, paths []string, stdin io.Reader) (Objects, error) {
-	w := walker{taken: map[*yaml.Node]bool{}, listed: map[place]bool{}}
+	w := walker{
+		taken: map[*yaml.Node]bool{}, listed: map[place]bool{}, Objects: Objects{MachineConfigs: map[string][]byte{}},
+	}
 	seen := map[string]bool{}
 	for _, path := range paths {
 		if path == "-" && stdin != nil {
@@ -198,6 +203,7 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	if isObject {
 		o.nested, o.root = in.nested, len(w.path)
 		in = o
+		w.machineConfig(n)
 	} else if from := liveOf(n, strings.TrimSuffix(in.kind(), "List")); from != (Live{}) {
 		in.from, isObject = from, true // an item of a list, of which must-gather leaves out the kind
 	}
@@ -234,6 +240,20 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 		w.walk(value, of, inside)
 		w.path = w.path[:len(w.path)-1]
 	}
+}
+
+// machineConfig keeps an object if it is a MachineConfig.
+func (w *walker) machineConfig(n *yaml.Node) {
+	if document.Text(document.Field(n, "kind")) != "MachineConfig" {
+		return
+	}
+	text, err := yaml.Marshal(n)
+	at := fmt.Sprintf("%s:%d", w.file, n.Line)
+	if err != nil {
+		w.err = fmt.Errorf("%s: %w: %w", at, ErrManifest, err)
+		return
+	}
+	w.MachineConfigs[at] = slices.Concat(w.MachineConfigs[at], []byte("---\n"), text)
 }
 
 // unrendered stands for a value that is not a scalar, most often the braces of a template.
