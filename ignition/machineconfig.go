@@ -161,8 +161,8 @@ func (m machineConfig) shares(pool string) bool {
 	return m.pool == pool || (m.pool == worker && inherits(pool)) || (pool == worker && inherits(m.pool))
 }
 
-// generated is the annotation of objects that the operator makes of others: GeneratedByControllerVersionAnnotationKey in
-// pkg/controller/common of the Machine Config Operator. It makes them again.
+// generated is the annotation of objects that the operator makes of others, and makes again:
+// GeneratedByControllerVersionAnnotationKey in pkg/controller/common of the Machine Config Operator.
 const generated = "machineconfiguration.openshift.io/generated-by-controller-version"
 
 // machineConfigs returns the MachineConfigs that are in files and have an Ignition config, in the order of the files,
@@ -188,7 +188,8 @@ func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 				break
 			}
-			if object.Kind != "MachineConfig" || len(object.Spec.Config) == 0 || object.Metadata.Annotations[generated] != nil {
+			meta := object.Metadata
+			if object.Kind != "MachineConfig" || len(object.Spec.Config) == 0 || meta.Annotations[generated] != nil {
 				continue
 			}
 			config, err := json.Marshal(object.Spec.Config)
@@ -196,7 +197,7 @@ func machineConfigs(files map[string][]byte) (all []machineConfig, err error) {
 				errs = append(errs, fmt.Errorf("%s: %w", name, err))
 				continue
 			}
-			all = append(all, machineConfig{name, object.Metadata.Name, object.Metadata.Labels[pinset.RoleLabel], config})
+			all = append(all, machineConfig{name, meta.Name, meta.Labels[pinset.RoleLabel], config})
 		}
 	}
 	return all, errors.Join(errs...)

@@ -143,7 +143,7 @@ func TestMergeConflicts(t *testing.T) {
 
 // What cannot be merged, or compared.
 func TestMergeRefuses(t *testing.T) {
-	ours := []byte(`{"ignition": {"version": "3.4.0"}}`)
+	ours := []byte(`{"ignition": {"version": "3.4.0"}, "storage": {"directories": [{"path": "/etc/d"}]}}`)
 	nested := `{"ignition": {"version": "3.4.0"}}`
 	for range 7 {
 		nested = `{"ignition": {"version": "3.4.0", "config": {"merge": [{"source": "data:;base64,` +
@@ -155,6 +155,10 @@ func TestMergeRefuses(t *testing.T) {
 		"one that is replaced": {
 			`{"ignition": {"version": "3.4.0", "config": {"replace": {"source": "http://provider/config.ign"}}}}`,
 			"replaced by http://provider/config.ign",
+		},
+		"one that is not valid with ours": {
+			`{"ignition": {"version": "3.4.0"}, "storage": {"links": [{"path": "/etc/x", "target": "/etc/d", "hard": true}]}}`,
+			"config is not valid: /etc/x: error at $.storage.links.0",
 		},
 		"a deep one": {nested, "more than 5 configs within each other"},
 	} {

@@ -121,8 +121,8 @@ func (c Files) Warnings() (all []string) {
 		"before CRI-O starts: "+strings.Join(names, ", "))
 }
 
-// Configure reads the files that an appliance names, and renders the first-boot configuration of what its sources have. base is the ISO that
-// spec.iso.base names; nil if it names none. program is the pinbox-node in the store.
+// Configure reads the files that an appliance names, and renders the first-boot configuration of what its sources have.
+// base is the ISO that spec.iso.base names; nil if it names none. program is the pinbox-node in the store.
 func Configure(
 	a spec.Appliance, base *iso.Base, material source.Content, registries []byte, program pinset.Program,
 ) (Files, error) {

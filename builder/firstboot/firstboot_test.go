@@ -322,10 +322,10 @@ func TestStoreFiles(t *testing.T) {
 	}
 }
 
-// What four times as many files cost is in proportion, although many of them are left for the store.
-func TestCostOfManyFiles(t *testing.T) {
-	cost := func(files int) float64 {
-		const size = 3000
+// What four times as many files cost, or files of four times the size, is in proportion, although many of them are left
+// for the store.
+func TestCostOfFiles(t *testing.T) {
+	cost := func(files, size int) float64 {
 		bu, dir, content := "variant: fcos\nversion: 1.5.0\nstorage:\n  files:\n", t.TempDir(), noise(size*files)
 		for n := range files {
 			bu += fmt.Sprintf("  - {path: /etc/site/%d, contents: {local: %d}}\n", n, n)
@@ -346,9 +346,14 @@ func TestCostOfManyFiles(t *testing.T) {
 		}
 		return float64(after.TotalAlloc - before.TotalAlloc)
 	}
-	few, many := cost(50), cost(200)
-	if many/few > 6 {
-		t.Errorf("got %.0f MB for 200 files, and %.0f MB for 50, want at most six times as much", many/1e6, few/1e6)
+	for name, test := range map[string]struct{ less, more float64 }{
+		"200 files":     {cost(50, 3000), cost(200, 3000)},
+		"files of 2 MB": {cost(4, 500_000), cost(4, 2_000_000)},
+	} {
+		if test.more/test.less > 6 {
+			t.Errorf("got %.0f MB for %s, and %.0f MB for a quarter, want at most six times as much",
+				test.more/1e6, name, test.less/1e6)
+		}
 	}
 }
 

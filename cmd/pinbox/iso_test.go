@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -126,6 +127,36 @@ func TestPXE(t *testing.T) {
 		}
 	}
 	fixtures.Run(t, "sh", "-c", "cd "+pxe+" && sha256sum --check --strict SHA256SUMS")
+
+	// Arguments that were appended later are judged as those of a build.
+	const end = fixtures.LiveKargs + "\n"
+	appended := fixtures.LiveKargs + " coreos.inst=yes\n"
+	content := strings.ReplaceAll(string(mustRead(t, filepath.Join(dir, "appliance.iso"))),
+		end+strings.Repeat("#", len(appended)-len(end)), appended)
+	image, out := write(t, "appended.iso", []byte(content)), filepath.Join(t.TempDir(), "pxe")
+	code, _, stderr = pinbox(t.Context(), "iso", "extract", image, "--pxe", out)
+	if code != cli.ExitInput || !strings.Contains(stderr, "coreos.inst=yes") {
+		t.Errorf("another installation: got exit code %d, want 3 and the argument\n%s", code, stderr)
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("another installation: got %v, want no files", err)
+	}
+}
+
+// What a stick would boot is said of the base by the build, and of the ISO by verify.
+func TestISOWithATreeOfItsPartition(t *testing.T) {
+	_, pins := fixtures.Samples(t)
+	dir := filepath.Join(t.TempDir(), "out")
+	for _, args := range [][]string{
+		{"build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram,
+			"-o", dir, "--iso", fixtures.LiveISO(t, "-rock", "-partition_offset", "16")},
+		{"verify", filepath.Join(dir, "appliance.iso")},
+	} {
+		code, stdout, stderr := pinbox(t.Context(), args...)
+		if want := "begins at block 64 has a tree of its own"; code != 0 || !strings.Contains(stdout+stderr, want) {
+			t.Errorf("%s: got exit code %d, want 0 and %q\n%s%s", args[0], code, want, stdout, stderr)
+		}
+	}
 }
 
 // An ISO that has a config is built with --merge only. The folder and the ISO agree on the merged config, and reset
