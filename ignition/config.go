@@ -20,7 +20,7 @@ var (
 	ErrVersion = fault.New(fault.Input, "this version of Butane is not known",
 		"name one that is known in the file, or use a newer pinbox")
 	ErrConflict = fault.New(fault.Input, "replaces what pinbox writes",
-		"remove it from the Butane config; fields of the appliance file change what pinbox writes")
+		"remove it from the Butane file or the MachineConfig; fields of the appliance file change what pinbox writes")
 )
 
 // Config is the input of the configuration of a node: what it must hold, and what is only in Ignition.
