@@ -91,7 +91,8 @@ func weakened(o Options) (warnings []string) {
 			"--insecure-registry or spec.insecureRegistries", strings.Join(hosts, ", ")))
 	}
 	if iso := o.Appliance.Spec.ISO; iso.Base != "" && iso.Existing == spec.ExistingReplace {
-		warnings = append(warnings, "an Ignition config that the ISO has already is replaced: --replace-config or spec.iso.existing")
+		warnings = append(warnings,
+			"an Ignition config that the ISO has already is replaced: --replace-config or spec.iso.existing")
 	}
 	return warnings
 }
