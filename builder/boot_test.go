@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // machine describes what differs in one first boot.
@@ -74,7 +75,7 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store, root := filepath.Join(o.Out, artifact.StoreFile), t.TempDir()
+	store, root := filepath.Join(o.Out, layout.StoreFile), t.TempDir()
 	if m.change != nil {
 		m.change(store)
 	}

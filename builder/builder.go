@@ -23,6 +23,7 @@ import (
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -273,7 +274,7 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		if err := delta.Delta.Encode(&text); err != nil {
 			return r, err
 		}
-		texts[artifact.DeltaFile] = artifact.Text{Content: text.Bytes(), Perm: 0o644}
+		texts[layout.DeltaFile] = artifact.Text{Content: text.Bytes(), Perm: 0o644}
 	}
 	if s.Node.Store.URL != "" { // from where the node fetches its program, too
 		content, err := io.ReadAll(io.NewSectionReader(program, 0, math.MaxInt64))

@@ -20,7 +20,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/compose"
-	storelayout "github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -48,9 +48,9 @@ func delta(t *testing.T, from []string, pins ...string) (string, builder.Result)
 func mount(t *testing.T, folders ...string) (roots []string) {
 	t.Helper()
 	for _, dir := range folders {
-		store := filepath.Join(dir, artifact.StoreFile)
+		store := filepath.Join(dir, layout.StoreFile)
 		if _, err := os.Stat(store); err != nil {
-			store = filepath.Join(dir, artifact.DeltaStoreFile)
+			store = filepath.Join(dir, layout.DeltaStoreFile)
 		}
 		roots = append(roots, fixtures.Mount(t, store))
 	}
@@ -121,11 +121,11 @@ func TestDeltaForSeveralBases(t *testing.T) {
 	_, _, pins := series(t, 3)
 	want := trees(t, pins[2]...)
 	old, newer := full(t, pins[0]...), full(t, pins[1]...)
-	union, r := delta(t, []string{newer, old, filepath.Join(old, artifact.LockFile)}, pins[2]...)
+	union, r := delta(t, []string{newer, old, filepath.Join(old, layout.LockFile)}, pins[2]...)
 	if r.New.Layers != 6 || len(r.Bases) != 3 {
 		t.Errorf("got %d new layers and the bases %v, want 6 layers and 3 bases", r.New.Layers, r.Bases)
 	}
-	other, _ := delta(t, []string{filepath.Join(old, artifact.LockFile), old, newer}, pins[2]...)
+	other, _ := delta(t, []string{filepath.Join(old, layout.LockFile), old, newer}, pins[2]...)
 	sameFolders(t, union, other)
 	for _, base := range []string{old, newer} {
 		checkStores(t, want, mount(t, base, union), pins[2]...)
@@ -172,7 +172,7 @@ func TestDeltaHasOnlyNewLayers(t *testing.T) {
 		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
-	baseStore, err := os.Stat(filepath.Join(base, artifact.StoreFile))
+	baseStore, err := os.Stat(filepath.Join(base, layout.StoreFile))
 	if err != nil || r.StoreSize > 40_000 || r.StoreSize > baseStore.Size()/10 {
 		t.Errorf("got a delta of %d bytes, %v; want at most 40,000 and a tenth of %v", r.StoreSize, err, baseStore)
 	}
@@ -185,7 +185,7 @@ func TestDeltaHasOnlyNewLayers(t *testing.T) {
 // checkDescription checks the description of a delta of the second release with the first as base.
 func checkDescription(t *testing.T, out, base string) {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, artifact.DeltaFile))
+	f, err := os.Open(filepath.Join(out, layout.DeltaFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +198,7 @@ func checkDescription(t *testing.T, out, base string) {
 	for _, img := range appliance.Lock(t, base).Images {
 		parent := ""
 		for _, l := range img.Layers {
-			parent = storelayout.LayerID(parent, l.DiffID)
+			parent = layout.LayerID(parent, l.DiffID)
 			below[parent] = true
 		}
 	}
@@ -206,7 +206,7 @@ func checkDescription(t *testing.T, out, base string) {
 		t.Errorf("got the description %+v, want one base with a store, and 5 layers", d)
 	}
 	for _, n := range d.Needs {
-		if !below[n.Layer] || n.Link != storelayout.LinkName(n.Layer) {
+		if !below[n.Layer] || n.Link != layout.LinkName(n.Layer) {
 			t.Errorf("got %+v, want a layer of the base and its short name", n)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -64,7 +65,7 @@ func TestMostLayersOfAnImage(t *testing.T) {
 	pin := pushed(t, registry(t), "test/most", slices.Repeat([]v1.Layer{layer}, 500)...)
 	o := options(t, sample.Set("worker", pin))
 	build(t, o)
-	root := oracle.Mount(t, oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))), pin)
+	root := oracle.Mount(t, oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))), pin)
 	if got := read(t, root, "file"); string(got) != "of every layer" {
 		t.Errorf("got %q in the image, want %q", got, "of every layer")
 	}
@@ -128,7 +129,7 @@ func TestLongSetNames(t *testing.T) {
 			if got := files["/etc/pinbox/sets.d/"+m.Name()]; !bytes.Equal(got, content) {
 				t.Errorf("got %q on the node, want %q", got, content)
 			}
-			if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, artifact.StoreFile),
+			if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(o.Out, layout.StoreFile),
 				"pinbox/sets/"+m.Name()); got != string(content) {
 				t.Errorf("got %q in the store, want %q", got, content)
 			}

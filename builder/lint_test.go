@@ -13,7 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
-	storelayout "github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // lint reports an image if and only if CRI-O does not have it.
@@ -57,8 +57,8 @@ func TestImageVolumesInTheLock(t *testing.T) {
 		"  volumes: [{image: {reference: "+pins.Other+"}}]\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for value, want := range map[storelayout.ImageVolumes]bool{
-		"": true, storelayout.ImageVolumesReport: true, storelayout.ImageVolumesCopy: false,
+	for value, want := range map[layout.ImageVolumes]bool{
+		"": true, layout.ImageVolumesReport: true, layout.ImageVolumesCopy: false,
 	} {
 		t.Run(string(value), func(t *testing.T) {
 			o := options(t, pins.Sets())

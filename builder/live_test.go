@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/iso9660"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // noise returns a text that cannot be compressed much.
@@ -145,7 +146,7 @@ func TestISOWithoutAStore(t *testing.T) {
 	o.Appliance.Spec.Node.Store.VolumeLabel = "PINBOX_2"
 	r := build(t, o)
 	verified(t, r.ISO)
-	if err := artifact.Extract(t.Context(), r.ISO, artifact.ISOStore, new(bytes.Buffer)); !errors.Is(err, iso9660.ErrNotFound) {
+	if err := artifact.Extract(t.Context(), r.ISO, layout.MediumStore, new(bytes.Buffer)); !errors.Is(err, iso9660.ErrNotFound) {
 		t.Errorf("got %v for the store of the ISO, want %v", err, iso9660.ErrNotFound)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
@@ -157,9 +158,9 @@ func TestISOWithoutAStore(t *testing.T) {
 		t.Errorf("got the label %q of the medium, want PINBOX_2", label)
 	}
 	var store bytes.Buffer
-	if err := artifact.Extract(t.Context(), medium, artifact.ISOStore, &store); err != nil ||
-		!bytes.Equal(store.Bytes(), read(t, r.Out, artifact.StoreFile)) {
-		t.Errorf("got another store on the medium, %v; want %s", err, artifact.StoreFile)
+	if err := artifact.Extract(t.Context(), medium, layout.MediumStore, &store); err != nil ||
+		!bytes.Equal(store.Bytes(), read(t, r.Out, layout.StoreFile)) {
+		t.Errorf("got another store on the medium, %v; want %s", err, layout.StoreFile)
 	}
 }
 
@@ -177,7 +178,7 @@ func TestLargeFilesGoToTheStore(t *testing.T) {
 	}
 	verified(t, r.Out)
 	verified(t, r.ISO)
-	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, artifact.StoreFile),
+	if got := fixtures.Run(t, "unsquashfs", "-cat", filepath.Join(r.Out, layout.StoreFile),
 		"pinbox/files/etc/large"); got != large {
 		t.Errorf("got %d bytes of the file in the store, want %d", len(got), len(large))
 	}

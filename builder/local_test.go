@@ -22,8 +22,8 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// layout makes an OCI layout with skopeo. The images are pins by their names in the layout.
-func layout(t *testing.T, images map[string]string) string {
+// ociLayout makes an OCI layout with skopeo. The images are pins by their names in the layout.
+func ociLayout(t *testing.T, images map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, pin := range images {
@@ -42,12 +42,12 @@ func manifest(t *testing.T, dir, name string) string {
 func TestOCILayout(t *testing.T) {
 	t.Parallel()
 	registry, pins := fixtures.Samples(t)
-	o, apps := options(t, nil), layout(t, map[string]string{
+	o, apps := options(t, nil), ociLayout(t, map[string]string{
 		"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index,
 	})
 	o.Appliance.Spec.Sources = []source.Entry{
 		{Source: &source.OCI{{Path: apps}}},
-		{Source: &source.OCI{{Path: layout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
+		{Source: &source.OCI{{Path: ociLayout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},
 	}
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -105,7 +105,7 @@ func TestRefusedLayouts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := layout(t, c.images)
+			dir := ociLayout(t, c.images)
 			if c.change != nil {
 				c.change(dir)
 			}
@@ -219,7 +219,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 		return made.ByTag()[name], made, err
 	}
 	// an OCI layout: skopeo does not change its digest
-	elsewhere := source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pins.Other})}}}
+	elsewhere := source.Entry{Source: &source.OCI{{Path: ociLayout(t, map[string]string{name: pins.Other})}}}
 	for kind, from := range localSources(t, name, root) {
 		t.Run(kind, func(t *testing.T) {
 			old := from(pins.Other)
@@ -256,7 +256,7 @@ func TestLockHoldsLocalTags(t *testing.T) {
 func localSources(t *testing.T, name, root string) map[string]func(pin string) source.Entry {
 	return map[string]func(pin string) source.Entry{
 		"an OCI layout": func(pin string) source.Entry {
-			return source.Entry{Source: &source.OCI{{Path: layout(t, map[string]string{name: pin})}}}
+			return source.Entry{Source: &source.OCI{{Path: ociLayout(t, map[string]string{name: pin})}}}
 		},
 		"an archive": func(pin string) source.Entry {
 			file := filepath.Join(t.TempDir(), "app.tar")

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -131,7 +131,7 @@ func storeOf(t *testing.T, n int) source.Entry {
 	o, dir := options(t, nil), filepath.Join(t.TempDir(), "store")
 	o.Appliance.Spec.Sources = []source.Entry{layoutOf(t, n)}
 	appliance.Build(t, o)
-	fixtures.Run(t, "unsquashfs", "-no-xattrs", "-dest", dir, filepath.Join(o.Out, artifact.StoreFile))
+	fixtures.Run(t, "unsquashfs", "-no-xattrs", "-dest", dir, filepath.Join(o.Out, layout.StoreFile))
 	return source.Entry{Source: &source.ContainersStorage{Path: dir}}
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -143,7 +143,7 @@ func TestArchiveWithoutNewBlobs(t *testing.T) {
 	o := options(t, nil)
 	o.Appliance.Spec.Sources = []source.Entry{{Source: &source.OCMirror{Paths: []string{first.Dir}}}}
 	appliance.Build(t, o)
-	store := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
+	store := fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))
 	lock, _, err := planOCMirror(t, source.OCMirror{Paths: []string{empty}, Stores: []string{store}})
 	if err != nil || len(lock.Images) != 4 {
 		t.Errorf("got %d images, %v; want 4", len(lock.Images), err)
@@ -200,7 +200,7 @@ func TestDamagedStores(t *testing.T) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	mounted := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
+	mounted := fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))
 	lock := appliance.Lock(t, o.Out)
 	for name, c := range map[string]struct {
 		change string // a command that runs in the store
@@ -233,7 +233,7 @@ func TestDamagedStores(t *testing.T) {
 			}
 			if c.want == nil {
 				if a, b := fixtures.Tree(t, filepath.Join(mounted, "overlay-layers")), fixtures.Tree(t,
-					filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
+					filepath.Join(fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile)), "overlay-layers")); !cmp.Equal(a, b) {
 					t.Errorf("records of layers (-want +got):\n%s", cmp.Diff(a, b))
 				}
 				if later := appliance.Lock(t, o.Out); !slices.EqualFunc(lock.Images, later.Images,

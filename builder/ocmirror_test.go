@@ -13,13 +13,13 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -286,7 +286,7 @@ func TestEarlierStoreCompletesAnArchive(t *testing.T) {
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
 	}
-	store := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
+	store := fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))
 
 	var missing []string // blobs of one image, and layers of the others
 	for _, img := range first.Images {

@@ -14,7 +14,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	storelayout "github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // A delta has the program only if a base has another one, or none: it is as large as many small images. The lock
@@ -63,8 +63,8 @@ func TestProgramOfADelta(t *testing.T) {
 			if got := appliance.Lock(t, out).Program; got == nil || got.Digest != want || !strings.HasPrefix(got.Version, c.version) {
 				t.Errorf("got the program %v in the lock, want %s %s", got, c.version, want)
 			}
-			root := fixtures.Mount(t, filepath.Join(out, storelayout.DeltaStoreFile))
-			got, err := os.ReadFile(filepath.Join(root, storelayout.OwnProgram))
+			root := fixtures.Mount(t, filepath.Join(out, layout.DeltaStoreFile))
+			got, err := os.ReadFile(filepath.Join(root, layout.OwnProgram))
 			switch {
 			case !c.carried && !errors.Is(err, fs.ErrNotExist):
 				t.Errorf("got %v for the program in the store, want none", err)

@@ -110,7 +110,7 @@ func writeStatement(stage *artifact.Stage, statement provenance.Build, subjects 
 	if err != nil {
 		return err
 	}
-	return stage.Write(artifact.ProvenanceFile, text)
+	return stage.Write(layout.ProvenanceFile, text)
 }
 
 // writeISO makes the live ISO, which has the statement of the subjects without itself, and adds its sum to them. The
@@ -123,7 +123,7 @@ func writeISO(
 	if live.BaseSum, _, err = artifact.SumReader(ctx, live.Base.Reader(), hooks); err != nil {
 		return err
 	}
-	statement.Files[artifact.ISOBase] = live.BaseSum
+	statement.Files[layout.MediumBase] = live.BaseSum
 	text, err := statement.Statement(subjects)
 	if err != nil {
 		return err

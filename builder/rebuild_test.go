@@ -11,10 +11,9 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/compose"
-	storelayout "github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -24,7 +23,7 @@ func TestRebuiltDeltaIsTheSame(t *testing.T) {
 	t.Parallel()
 	_, _, pins := series(t, 2)
 	out, _ := delta(t, []string{full(t, pins[0]...)}, pins[1]...)
-	want, err := os.ReadFile(filepath.Join(out, artifact.DeltaStoreFile))
+	want, err := os.ReadFile(filepath.Join(out, layout.DeltaStoreFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,11 +31,11 @@ func TestRebuiltDeltaIsTheSame(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	layers := map[digest.Digest]storelayout.Layer{}
-	opened := storelayout.Open(documents)
+	layers := map[digest.Digest]layout.Layer{}
+	opened := layout.Open(documents)
 	lock, lockErr := opened.Lock()
 	d, deltaErr := opened.Delta()
-	if err := errors.Join(lockErr, deltaErr, opened.Layers(func(l storelayout.Layer) error {
+	if err := errors.Join(lockErr, deltaErr, opened.Layers(func(l layout.Layer) error {
 		layers[l.UncompressedDigest] = l
 		return nil
 	})); err != nil {

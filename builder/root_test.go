@@ -24,6 +24,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // dir builds an appliance of the samples with a store of format dir.
@@ -67,7 +68,7 @@ func TestDirEqualsTheSquashfs(t *testing.T) {
 	o, pins := dir(t, nil)
 	other := options(t, pins.Sets())
 	build(t, other)
-	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, artifact.StoreFile)), filepath.Join(o.Out, format.DirFile)
+	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, layout.StoreFile)), filepath.Join(o.Out, format.DirFile)
 	for _, name := range []string{"overlay-images/images.json", "overlay-layers/layers.json"} {
 		if diff := cmp.Diff(records(t, theirs, name), records(t, ours, name)); diff != "" {
 			t.Errorf("%s (-library +pinbox):\n%s", name, diff)

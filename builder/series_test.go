@@ -7,11 +7,11 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // series serves releases of images, and returns the pins of each.
@@ -35,7 +35,7 @@ func TestReleasesChangeEarlierFiles(t *testing.T) {
 	}
 	o := options(t, sample.Set("worker", slices.Concat(pins...)...))
 	build(t, o)
-	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
+	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile)))
 	if complaints := oracle.Check(t, store); len(complaints) > 0 {
 		t.Errorf("got from Check, want nothing:\n%v", complaints)
 	}

@@ -15,7 +15,6 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -23,6 +22,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/pod"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // trust has the paths of a policy and of a registries.d folder, which locates the signatures.
@@ -108,7 +108,7 @@ func TestSignaturesOfAStore(t *testing.T) {
 	}
 	later := options(t, nil)
 	later.Appliance.Spec.Sources = []source.Entry{
-		{Source: &source.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))}},
+		{Source: &source.ContainersStorage{Path: fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))}},
 	}
 	n := appliance.Boot(t, later, pins.Pause)
 	checkRuns(t, n, trust.policy, pins.Docker, pins.Mixed)

@@ -13,6 +13,7 @@ import (
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/sites"
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -89,7 +90,7 @@ func DeltasFor(ctx context.Context, o Options, all []sites.Site, max int) (r Sit
 
 // checkSites reads a delta that was made, and checks that its sites have what it needs.
 func checkSites(d sites.Delta, made Result) error {
-	f, err := os.Open(filepath.Join(made.Out, artifact.DeltaFile))
+	f, err := os.Open(filepath.Join(made.Out, layout.DeltaFile))
 	if err != nil {
 		return err
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -53,7 +53,7 @@ func TestImagesEqualThoseThatSkopeoPulls(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	ours := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
+	ours := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile)))
 	pulled := oracle.Open(t, oracle.Skopeo(t, pins.All()...))
 	want := pins.All()
 	slices.Sort(want)
@@ -100,7 +100,7 @@ func TestContainersStorageFindsNoFault(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
+	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile)))
 	if complaints := oracle.Check(t, store); len(complaints) > 0 {
 		t.Errorf("got from Check, want nothing:\n%v", complaints)
 	}
@@ -114,7 +114,7 @@ func TestContainersStorageFindsAChangedByte(t *testing.T) {
 	o := options(t, pins.Sets())
 	build(t, o)
 	dir := filepath.Join(t.TempDir(), "store")
-	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", dir, filepath.Join(o.Out, artifact.StoreFile))
+	fixtures.Run(t, "unsquashfs", "-quiet", "-no-progress", "-dest", dir, filepath.Join(o.Out, layout.StoreFile))
 	if complaints := oracle.Check(t, oracle.Open(t, "", dir)); len(complaints) > 0 {
 		t.Fatalf("got from Check before the change, want nothing:\n%v", complaints)
 	}
@@ -203,7 +203,7 @@ func TestLayersThatOnlyTarCanRead(t *testing.T) {
 	}
 	o := options(t, sample.Set("layers", pins...))
 	build(t, o)
-	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile)))
+	store := oracle.Open(t, "", fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile)))
 	for pin, want := range trees {
 		got := fixtures.Tree(t, oracle.Mount(t, store, pin))
 		delete(want, ".")
@@ -242,7 +242,7 @@ func TestTwoBuildsAreEqual(t *testing.T) {
 	for range 2 {
 		o := options(t, pins.Sets())
 		build(t, o)
-		content, err := os.ReadFile(filepath.Join(o.Out, artifact.SumsFile))
+		content, err := os.ReadFile(filepath.Join(o.Out, layout.SumsFile))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,9 +260,9 @@ func TestLockAndSetsInTheStore(t *testing.T) {
 	_, pins := fixtures.Samples(t)
 	o := options(t, pins.Sets())
 	build(t, o)
-	dir := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
+	dir := fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))
 	for inside, outside := range map[string]string{
-		"pinbox/pinbox.lock.json":        artifact.LockFile,
+		"pinbox/pinbox.lock.json":        layout.LockFile,
 		"pinbox/sets/worker-sample.yaml": "manifests/worker-sample.yaml",
 		"pinbox/sets/infra-sample.yaml":  "manifests/infra-sample.yaml",
 	} {
@@ -285,7 +285,7 @@ func TestModTimeOfTheStore(t *testing.T) {
 	o := options(t, pins.Sets())
 	o.ModTime = time.Unix(1234567890, 0)
 	build(t, o)
-	dir := fixtures.Mount(t, filepath.Join(o.Out, artifact.StoreFile))
+	dir := fixtures.Mount(t, filepath.Join(o.Out, layout.StoreFile))
 	for _, name := range []string{".", "overlay-images/images.json", "pinbox/pinbox-node"} {
 		fi, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || !fi.ModTime().Equal(o.ModTime) {

@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/thin"
@@ -177,7 +178,7 @@ func TestThinDeltaGivesTheDelta(t *testing.T) {
 	s := newSite(t, 2)
 	old := s.full("old", 0)
 	delta, thin := s.delta("delta", false, 1, old), s.delta("thin", true, 1, old)
-	if thin.Store != artifact.ThinStoreFile || thin.Thin == nil || thin.Thin.StoreSize != delta.StoreSize ||
+	if thin.Store != layout.ThinStoreFile || thin.Thin == nil || thin.Thin.StoreSize != delta.StoreSize ||
 		thin.StoreRootHash != "" || thin.StoreSize > delta.StoreSize/10 {
 		t.Errorf("got %+v of %d bytes, want the store size %d and a tenth of it", thin.Thin, thin.StoreSize, delta.StoreSize)
 	}
@@ -320,7 +321,7 @@ func TestThinDeltaOverOtherStores(t *testing.T) {
 		t.Errorf("got %d bytes over a medium, want %d", over.StoreSize, second.StoreSize)
 	}
 	if os.Geteuid() == 0 {
-		mounted := fixtures.Mount(t, filepath.Join(old, artifact.StoreFile))
+		mounted := fixtures.Mount(t, filepath.Join(old, layout.StoreFile))
 		if got := s.delta("over-a-mount", true, 1, mounted); got.StoreSize < first.StoreSize*9/10 || len(got.Thin.Reads) == 0 {
 			t.Errorf("got %d bytes over a mounted store, want about %d", got.StoreSize, first.StoreSize)
 		}
@@ -339,7 +340,7 @@ func TestThinDeltaNeedsContents(t *testing.T) {
 		from string
 		want error
 	}{
-		"a lock":                   {filepath.Join(old, artifact.LockFile), base.ErrNoContents},
+		"a lock":                   {filepath.Join(old, layout.LockFile), base.ErrNoContents},
 		"a delta without its base": {alone, base.ErrIncomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -361,7 +362,7 @@ func TestThinDeltaOfADamagedBase(t *testing.T) {
 	s := newSite(t, 2)
 	old := s.full("old", 0)
 	good := s.delta("good", true, 1, old)
-	store := filepath.Join(old, artifact.StoreFile)
+	store := filepath.Join(old, layout.StoreFile)
 	content, err := os.ReadFile(store)
 	if err != nil {
 		t.Fatal(err)
@@ -384,7 +385,7 @@ func TestThinDeltaOfADamagedBase(t *testing.T) {
 			t.Errorf("%s: got %v, want %v with base, layer and path", name, err, thin.ErrBase)
 		}
 	}
-	if !errors.Is(verified, artifact.ErrVerify) {
-		t.Errorf("got %v, want %v too", verified, artifact.ErrVerify)
+	if !errors.Is(verified, release.ErrVerify) {
+		t.Errorf("got %v, want %v too", verified, release.ErrVerify)
 	}
 }

@@ -2,21 +2,16 @@ package artifact
 
 import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
-	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
-// Names of the files in an appliance's folder.
+// Names of the files in an appliance's folder, beside those of package layout, which a node knows too.
 const (
-	StoreFile    = layout.StoreFile // of format squashfs
 	ButaneFile   = "config.bu"
 	IgnitionFile = "config.ign"
-	LockFile     = layout.LockFile
-	// The statement about the build.
-	ProvenanceFile = layout.ProvenanceFile
-	ISOFile        = "appliance.iso" // if there is a base ISO
+	ISOFile      = "appliance.iso" // if there is a base ISO
 	// The configuration of a live system that installs the appliance.
 	LiveButaneFile   = "live.bu"
 	LiveIgnitionFile = "live.ign"
@@ -29,20 +24,6 @@ const (
 	AlwaysDir = ManifestsDir + "/always"
 	// An example of a kubelet's configuration that admits the images.
 	AllowlistFile = "kubelet-allowlist.conf"
-	SumsFile      = layout.SumsFile
-)
-
-// Errors of reading a folder or an ISO.
-var (
-	ErrVerify       = release.ErrVerify
-	ErrNotAppliance = release.ErrNotAppliance
-)
-
-// Names of the other files in a delta's folder, which has a lock, manifests and sums too.
-const (
-	DeltaStoreFile = layout.DeltaStoreFile
-	ThinStoreFile  = layout.ThinStoreFile // instead, of a thin delta
-	DeltaFile      = layout.DeltaFile
 )
 
 // Store describes a store that was written.

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/ignition"
 	"github.com/pinbox/pinbox/storage/iso9660"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/release"
 )
 
@@ -23,7 +24,7 @@ func OpenPart(r *release.Release, name string) (release.Document, error) {
 	case IgnitionFile:
 		config, err := ignitionIn(r)
 		return release.Document{ReadCloser: io.NopCloser(bytes.NewReader(config)), Size: int64(len(config))}, err
-	case ISOBase:
+	case layout.MediumBase:
 		base, size, err := iso.Of(r.Image).Base()
 		return release.Document{ReadCloser: io.NopCloser(base), Size: size}, err
 	}
@@ -77,11 +78,11 @@ func Inspect(r *release.Release) (iso.Info, error) {
 	if err != nil {
 		return info, err
 	}
-	info.BaseSHA256 = sums[ISOBase]
+	info.BaseSHA256 = sums[layout.MediumBase]
 	for i, m := range info.Added {
 		info.Added[i].SHA256 = sums[m.Name]
 	}
-	if root, err := r.Read(ISORootHash, maxRootHash); err == nil {
+	if root, err := r.Read(layout.MediumRootHash, maxRootHash); err == nil {
 		info.StoreRootHash = strings.TrimSpace(string(root))
 	}
 	if lock, err := r.Lock(); err == nil {

@@ -12,21 +12,6 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// Names of the files that pinbox adds to an ISO, in the folder iso.Dir.
-const (
-	ISOStore = layout.MediumStore
-	ISOLock  = layout.MediumLock
-	ISOSums  = layout.MediumSums
-	// The root hash of the store's hash tree.
-	ISORootHash = layout.MediumRootHash
-	// The statement about the build.
-	ISOProvenance = layout.ProvenanceFile
-	// The signatures of the store and of the sums, if they are signed.
-	ISOSignature     = layout.MediumSignature
-	ISOSumsSignature = layout.MediumSumsSignature
-	ISOBase          = layout.MediumBase // the ISO has undo.gz instead, from which the base is restored
-)
-
 // LiveISO says how to make the live ISO of an appliance.
 type LiveISO struct {
 	// Base is the base ISO; nil for no live ISO. BaseSum is its SHA-256 in hexadecimal.
@@ -43,15 +28,19 @@ func (s *Stage) WriteISO(
 	ctx context.Context, store Store, live LiveISO, statement []byte, hooks progress.Hooks,
 ) error {
 	inside := layout.Sums{
-		IgnitionFile: hexSum(live.Edit.Ignition), ISOBase: live.BaseSum, ISOProvenance: hexSum(statement),
+		IgnitionFile:          hexSum(live.Edit.Ignition),
+		layout.MediumBase:     live.BaseSum,
+		layout.ProvenanceFile: hexSum(statement),
 	}
 	files := map[string]string{
-		ISOStore: StoreFile, ISOLock: LockFile, ISORootHash: layout.RootHashFile(StoreFile),
+		layout.MediumStore:    layout.StoreFile,
+		layout.MediumLock:     layout.LockFile,
+		layout.MediumRootHash: layout.RootHashFile(layout.StoreFile),
 	}
-	small := []string{ISOLock}
+	small := []string{layout.MediumLock}
 	if !live.NoStore {
-		inside[ISOStore] = store.Sum
-		small = append(small, ISORootHash)
+		inside[layout.MediumStore] = store.Sum
+		small = append(small, layout.MediumRootHash)
 	}
 	for _, name := range small {
 		sum, err := sumOf(ctx, s.Path(files[name]), progress.Hooks{})
@@ -93,20 +82,20 @@ func additions(
 		}
 	}
 	if signing.store != nil {
-		sums[ISOSignature] = hexSum(signing.store)
+		sums[layout.MediumSignature] = hexSum(signing.store)
 	}
 	signature, err := signing.sums(sums.Encode())
 	if err != nil {
 		return nil, nil, err
 	}
-	text(ISOSums, sums.Encode())
-	text(ISOSumsSignature, signature)
-	text(ISOSignature, signing.store)
-	for _, name := range []string{ISOLock, ISOProvenance, ISORootHash, ISOStore} {
+	text(layout.MediumSums, sums.Encode())
+	text(layout.MediumSumsSignature, signature)
+	text(layout.MediumSignature, signing.store)
+	for _, name := range []string{layout.MediumLock, layout.ProvenanceFile, layout.MediumRootHash, layout.MediumStore} {
 		if _, ok := sums[name]; !ok {
 			continue
 		}
-		if name == ISOProvenance {
+		if name == layout.ProvenanceFile {
 			text(name, statement)
 			continue
 		}

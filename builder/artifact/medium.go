@@ -45,7 +45,7 @@ func Medium(ctx context.Context, o MediumOptions) error {
 	defer r.Close()
 	sums, err := r.Sums()
 	if err == nil && r.Form != release.Folder {
-		err = fmt.Errorf("%s: %w", o.Dir, ErrNotAppliance)
+		err = fmt.Errorf("%s: %w", o.Dir, release.ErrNotAppliance)
 	}
 	if err != nil {
 		return err
@@ -66,22 +66,28 @@ func Medium(ctx context.Context, o MediumOptions) error {
 		return err
 	}
 	if sum != sums[store] {
-		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
+		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, release.ErrVerify, store, sum, sums[store])
 	}
 	rootHash := layout.RootHashFile(store)
-	inside := map[string]string{ISOStore: sum, ISOLock: sums[LockFile], ISOProvenance: sums[ProvenanceFile]}
+	inside := map[string]string{
+		layout.MediumStore:    sum,
+		layout.MediumLock:     sums[layout.LockFile],
+		layout.ProvenanceFile: sums[layout.ProvenanceFile],
+	}
 	if sums[rootHash] != "" { // a thin delta has no hash tree
-		inside[ISORootHash] = sums[rootHash]
+		inside[layout.MediumRootHash] = sums[rootHash]
 	}
 	signing, err := o.sign(store, sum)
 	if err != nil {
 		return err
 	}
-	statement, err := input.Read(filepath.Join(o.Dir, ProvenanceFile))
+	statement, err := input.Read(filepath.Join(o.Dir, layout.ProvenanceFile))
 	if err != nil {
 		return err
 	}
-	files := map[string]string{ISOStore: store, ISOLock: LockFile, ISORootHash: rootHash}
+	files := map[string]string{
+		layout.MediumStore: store, layout.MediumLock: layout.LockFile, layout.MediumRootHash: rootHash,
+	}
 	additions, closeAll, err := additions(o.Dir, files, statement, inside, signing)
 	if err != nil {
 		return err

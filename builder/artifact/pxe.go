@@ -90,7 +90,7 @@ func ExtractPXE(ctx context.Context, name, out string, hooks progress.Hooks) (na
 	if err := stage.WriteSums(ctx, "", layout.Sums{}, progress.Hooks{}); err != nil {
 		return nil, err
 	}
-	return append(names, SumsFile), stage.Publish()
+	return append(names, layout.SumsFile), stage.Publish()
 }
 
 // pxeServer returns the folder on a server that has the store, by a config.

@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // ErrSplit is returned for a size of parts that is too small, for them or for the store.
@@ -38,7 +39,7 @@ func split(ctx context.Context, o MediumOptions, store string, sums layout.Sums)
 		return err
 	}
 	defer func() { err = errors.Join(err, stage.Discard()) }()
-	for _, name := range []string{LockFile, ProvenanceFile, layout.RootHashFile(store)} {
+	for _, name := range []string{layout.LockFile, layout.ProvenanceFile, layout.RootHashFile(store)} {
 		if sums[name] == "" { // a thin delta has no hash tree
 			continue
 		}
@@ -47,7 +48,7 @@ func split(ctx context.Context, o MediumOptions, store string, sums layout.Sums)
 			return err
 		}
 		if hexSum(content) != sums[name] {
-			return fmt.Errorf("%s: %w: %s has changed", o.Dir, ErrVerify, name)
+			return fmt.Errorf("%s: %w: %s has changed", o.Dir, release.ErrVerify, name)
 		}
 		if err := stage.Write(name, content); err != nil {
 			return err
@@ -62,7 +63,7 @@ func split(ctx context.Context, o MediumOptions, store string, sums layout.Sums)
 		return err
 	}
 	if sum != sums[store] {
-		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, ErrVerify, store, sum, sums[store])
+		return fmt.Errorf("%s: %w: %s has changed: SHA-256 %s, want %s", o.Dir, release.ErrVerify, store, sum, sums[store])
 	}
 	return stage.Publish()
 }

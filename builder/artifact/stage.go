@@ -159,7 +159,7 @@ type Text struct {
 // WriteTexts writes the lock, the manifests of the sets, the policies for pods, the allowlist of the kubelet, the
 // root hash of the store, and more files by their names.
 func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
-	if err := WriteLock(s.Path(LockFile), lock); err != nil {
+	if err := WriteLock(s.Path(layout.LockFile), lock); err != nil {
 		return err
 	}
 	files := maps.Clone(more)
@@ -195,8 +195,8 @@ func (s *Stage) Write(name string, content []byte) error {
 
 // Subjects returns the sums of the lock, and of the store unless it is a folder.
 func (s *Stage) Subjects(ctx context.Context, store Store) (layout.Sums, error) {
-	lock, err := sumOf(ctx, s.Path(LockFile), progress.Hooks{})
-	subjects := layout.Sums{LockFile: lock}
+	lock, err := sumOf(ctx, s.Path(layout.LockFile), progress.Hooks{})
+	subjects := layout.Sums{layout.LockFile: lock}
 	if store.Sum != "" {
 		subjects[store.Name] = store.Sum
 	}
@@ -211,7 +211,7 @@ func (s *Stage) WriteSums(ctx context.Context, store string, known layout.Sums, 
 		return err
 	}
 	text := sums.Encode()
-	if err := s.Write(SumsFile, text); err != nil {
+	if err := s.Write(layout.SumsFile, text); err != nil {
 		return err
 	}
 	return s.signing.write(s.Dir, store, text)

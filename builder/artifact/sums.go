@@ -30,7 +30,7 @@ func SumTree(ctx context.Context, dir, store string, sums layout.Sums, hooks pro
 			return err
 		}
 		name, err := filepath.Rel(dir, p)
-		if err != nil || name == SumsFile || sums[name] != "" || isRemoved(d.Name()) {
+		if err != nil || name == layout.SumsFile || sums[name] != "" || isRemoved(d.Name()) {
 			return err
 		}
 		if strings.HasPrefix(name, store+"/") && !d.Type().IsRegular() { // reading a FIFO would block
@@ -173,7 +173,7 @@ func (s signing) write(dir, store string, sums []byte) error {
 	if err != nil {
 		return err
 	}
-	for name, content := range map[string][]byte{store: s.store, SumsFile: signature} {
+	for name, content := range map[string][]byte{store: s.store, layout.SumsFile: signature} {
 		if content == nil {
 			continue
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/iso"
@@ -22,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -88,7 +88,7 @@ func write(t *testing.T, files map[string]string) (dir string) {
 func folder(t *testing.T, files map[string]string) (dir string) {
 	t.Helper()
 	files = maps.Clone(files)
-	files[artifact.SumsFile] = sums(files)
+	files[layout.SumsFile] = sums(files)
 	return write(t, files)
 }
 
@@ -119,17 +119,17 @@ func TestRead(t *testing.T) {
 	locked := lock(image("a", "bottom", "a"))
 	text := encode(t, locked)
 	whole := func(store string) map[string]string {
-		return map[string]string{store: storeBytes, artifact.LockFile: text}
+		return map[string]string{store: storeBytes, layout.LockFile: text}
 	}
-	onMedium := map[string]string{artifact.ISOStore: storeBytes, artifact.ISOLock: text}
-	onMedium[artifact.ISOSums] = sums(onMedium)
+	onMedium := map[string]string{layout.MediumStore: storeBytes, layout.MediumLock: text}
+	onMedium[layout.MediumSums] = sums(onMedium)
 	withStore := pinset.Base{Store: digest.FromString(storeBytes), Lock: digest.FromString(text)}
 	for name, c := range map[string]struct {
 		from string
 		want pinset.Base
 	}{
-		"folder with a squashfs": {folder(t, whole(artifact.StoreFile)), withStore},
-		"folder of a delta":      {folder(t, whole(artifact.DeltaStoreFile)), withStore},
+		"folder with a squashfs": {folder(t, whole(layout.StoreFile)), withStore},
+		"folder of a delta":      {folder(t, whole(layout.DeltaStoreFile)), withStore},
 		"ISO":                    {medium(t, onMedium), withStore},
 		"lock": {
 			filepath.Join(write(t, map[string]string{"any.json": " \n" + text}), "any.json"),
@@ -153,8 +153,8 @@ func TestReadKeepsTheOrder(t *testing.T) {
 	var want []pinset.Lock
 	for _, name := range []string{"c", "a", "b"} {
 		l := lock(image(name, "bottom"))
-		dir := write(t, map[string]string{artifact.LockFile: encode(t, l)})
-		names, want = append(names, filepath.Join(dir, artifact.LockFile)), append(want, l)
+		dir := write(t, map[string]string{layout.LockFile: encode(t, l)})
+		names, want = append(names, filepath.Join(dir, layout.LockFile)), append(want, l)
 	}
 	bases, err := base.Read(names, platform)
 	if err != nil {
@@ -180,38 +180,38 @@ func TestReadRefuses(t *testing.T) {
 	}
 	changed := func(files map[string]string) map[string]string {
 		files = maps.Clone(files)
-		for _, name := range []string{artifact.LockFile, artifact.ISOLock} {
+		for _, name := range []string{layout.LockFile, layout.MediumLock} {
 			if _, ok := files[name]; ok {
 				files[name] += "\n"
 			}
 		}
 		return files
 	}
-	whole := map[string]string{artifact.StoreFile: storeBytes, artifact.LockFile: text}
-	whole[artifact.SumsFile] = sums(whole)
-	onMedium := map[string]string{artifact.ISOStore: storeBytes, artifact.ISOLock: text}
-	onMedium[artifact.ISOSums] = sums(onMedium)
+	whole := map[string]string{layout.StoreFile: storeBytes, layout.LockFile: text}
+	whole[layout.SumsFile] = sums(whole)
+	onMedium := map[string]string{layout.MediumStore: storeBytes, layout.MediumLock: text}
+	onMedium[layout.MediumSums] = sums(onMedium)
 	for name, c := range map[string]struct {
 		from string
 		want error
 		text string // in the message, beside the name
 	}{
 		"no file":      {"/no/such/folder", os.ErrNotExist, ""},
-		"empty folder": {t.TempDir(), artifact.ErrNotAppliance, ""},
+		"empty folder": {t.TempDir(), release.ErrNotAppliance, ""},
 		"folder without a lock": {
-			folder(t, map[string]string{artifact.StoreFile: storeBytes}), os.ErrNotExist, artifact.LockFile,
+			folder(t, map[string]string{layout.StoreFile: storeBytes}), os.ErrNotExist, layout.LockFile,
 		},
-		"folder with another lock": {write(t, changed(whole)), artifact.ErrVerify, artifact.LockFile},
+		"folder with another lock": {write(t, changed(whole)), release.ErrVerify, layout.LockFile},
 		"folder with a store of format dir": {
-			folder(t, map[string]string{"store/overlay-images/images.json": "[]", artifact.LockFile: text}),
+			folder(t, map[string]string{"store/overlay-images/images.json": "[]", layout.LockFile: text}),
 			base.ErrUnsuitable, "squashfs",
 		},
 		"ISO without pinbox's files": {
-			medium(t, map[string]string{"other": ""}), artifact.ErrNotAppliance, "",
+			medium(t, map[string]string{"other": ""}), release.ErrNotAppliance, "",
 		},
-		"ISO with another lock": {medium(t, changed(onMedium)), artifact.ErrVerify, "want " + digest.FromString(text).Encoded()},
-		"store":                 {file("hsqs" + strings.Repeat("\x00", 100)), artifact.ErrNotAppliance, "and not a lock"},
-		"empty file":            {file(""), artifact.ErrNotAppliance, "and not a lock"},
+		"ISO with another lock": {medium(t, changed(onMedium)), release.ErrVerify, "want " + digest.FromString(text).Encoded()},
+		"store":                 {file("hsqs" + strings.Repeat("\x00", 100)), release.ErrNotAppliance, "and not a lock"},
+		"empty file":            {file(""), release.ErrNotAppliance, "and not a lock"},
 		"other JSON":            {file("{}"), pinset.ErrBadLock, ""},
 		"lock of a bad digest":  {file(encode(t, noDigest)), pinset.ErrBadLock, "diffID"},
 		"other platform":        {file(encode(t, other)), base.ErrUnsuitable, "for linux/amd64: it is for linux/arm64"},

@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -338,5 +339,5 @@ func restore(t *testing.T, edited, out string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(artifact.Extract(t.Context(), edited, artifact.ISOBase, f), f.Close())
+	return errors.Join(artifact.Extract(t.Context(), edited, layout.MediumBase, f), f.Close())
 }

@@ -81,7 +81,7 @@ func TestFind(t *testing.T) {
 		"marker that is in no folder": {[]string{"overlay-images/images.json"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sums := layout.Sums{artifact.LockFile: "0"}
+			sums := layout.Sums{layout.LockFile: "0"}
 			for _, file := range c.files {
 				sums[file] = "1"
 			}
@@ -130,7 +130,7 @@ func write(t *testing.T, dir string, checkSize func(int64) error) (artifact.Stor
 	}
 	t.Cleanup(compressor.Close)
 	s, err := format.Of(format.Squashfs).Open(t.Context(), format.Options{
-		Dir: dir, Name: artifact.StoreFile, ModTime: time.Unix(1_000_000_000, 0), CheckSize: checkSize,
+		Dir: dir, Name: layout.StoreFile, ModTime: time.Unix(1_000_000_000, 0), CheckSize: checkSize,
 		Packing: storage.PackOptions{Compressor: compressor},
 	})
 	if err != nil {
@@ -155,14 +155,14 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(dir, artifact.StoreFile))
+	content, err := os.ReadFile(filepath.Join(dir, layout.StoreFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := artifact.Store{
-		Name: artifact.StoreFile, Size: int64(len(content)), Sum: digest.FromBytes(content).Encoded(),
+		Name: layout.StoreFile, Size: int64(len(content)), Sum: digest.FromBytes(content).Encoded(),
 	}
-	verified, err := format.Of(format.Squashfs).Verify(t.Context(), filepath.Join(dir, artifact.StoreFile),
+	verified, err := format.Of(format.Squashfs).Verify(t.Context(), filepath.Join(dir, layout.StoreFile),
 		progress.Hooks{})
 	if err != nil {
 		t.Fatal(err)
@@ -216,7 +216,7 @@ func TestVerifyFindsIncompleteFiles(t *testing.T) {
 			if _, err := write(t, dir, func(int64) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
-			file := filepath.Join(dir, artifact.StoreFile)
+			file := filepath.Join(dir, layout.StoreFile)
 			content, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/verity"
 )
@@ -21,7 +22,7 @@ type squashFormat struct{}
 
 func (squashFormat) Describe() Description {
 	return Description{
-		Name: Squashfs, File: artifact.StoreFile, Delta: artifact.DeltaStoreFile, Mounted: true, UsesCache: true,
+		Name: Squashfs, File: layout.StoreFile, Delta: layout.DeltaStoreFile, Mounted: true, UsesCache: true,
 	}
 }
 

@@ -39,7 +39,7 @@ type Thin struct {
 type thinFormat struct{}
 
 func (thinFormat) Describe() Description {
-	return Description{Name: ThinName, Delta: artifact.ThinStoreFile, UsesCache: true}
+	return Description{Name: ThinName, Delta: layout.ThinStoreFile, UsesCache: true}
 }
 
 // Needs is what the store of the delta takes, which is written first and has no name. The thin delta is much

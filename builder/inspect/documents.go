@@ -128,7 +128,7 @@ func inISO(r *release.Release, sums layout.Sums) (all []Document, err error) {
 
 // missingOf are the documents that the sums list and that are not there. A store in parts is listed as a whole, too.
 func missingOf(r *release.Release, sums layout.Sums, there []Document) (all []Document) {
-	known := map[string]bool{artifact.ISOBase: true} // it is not in an ISO as a file
+	known := map[string]bool{layout.MediumBase: true} // it is not in an ISO as a file
 	for _, d := range there {
 		store, _ := layout.CutPart(d.Name)
 		known[d.Name] = true
@@ -249,7 +249,7 @@ func documentKind(r *release.Release, name string) string {
 
 // documentKinds are those of documents that have the same name in all forms.
 var documentKinds = map[string]string{
-	artifact.ProvenanceFile:     "provenance",
+	layout.ProvenanceFile:       "provenance",
 	artifact.IgnitionFile:       "Ignition config",
 	artifact.ButaneFile:         "Butane config",
 	artifact.LiveIgnitionFile:   "Ignition config of the live system",
@@ -258,5 +258,5 @@ var documentKinds = map[string]string{
 	artifact.ISOFile:            "live ISO",
 	artifact.ProgramFile:        "program of the node",
 	artifact.AllowlistFile:      "example of a kubelet's configuration",
-	artifact.DeltaFile:          "description of the delta",
+	layout.DeltaFile:            "description of the delta",
 }

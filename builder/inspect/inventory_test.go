@@ -22,6 +22,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -151,7 +152,7 @@ func TestInventory(t *testing.T) {
 	})
 	t.Run("with keys", func(t *testing.T) { checkVerified(t, o.Out, publicKey) })
 	t.Run("lock", func(t *testing.T) {
-		v := readInventory(t, filepath.Join(o.Out, artifact.LockFile), inspect.Options{})
+		v := readInventory(t, filepath.Join(o.Out, layout.LockFile), inspect.Options{})
 		if img := v.Images[0]; img.Check != inspect.Unread || !img.Created.IsZero() || len(v.Unread) != 1 {
 			t.Errorf("got %+v and %v of a lock, want that its signatures were not read, and why", img, v.Unread)
 		}
@@ -223,7 +224,7 @@ func checkVerified(t *testing.T, dir, publicKey string) {
 			t.Errorf("%s: got the signature %q, want it verified", d.Name, d.Signed())
 		}
 	}
-	store := document(t, v, artifact.StoreFile)
+	store := document(t, v, layout.StoreFile)
 	if len(store.Signatures) != 1 || store.Sums != inspect.Same || store.Size == 0 {
 		t.Errorf("got %+v, want a store as in the sums with a signature", store)
 	}
@@ -242,8 +243,8 @@ func checkChanged(t *testing.T, dir string) {
 	if err := os.Remove(filepath.Join(dir, artifact.AllowlistFile)); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, artifact.StoreFile+".sig"), "no signature")
-	v := readInventory(t, dir, inspect.Options{Keys: "site.pub", Good: []string{artifact.SumsFile}})
+	write(t, filepath.Join(dir, layout.StoreFile+".sig"), "no signature")
+	v := readInventory(t, dir, inspect.Options{Keys: "site.pub", Good: []string{layout.SumsFile}})
 	for name, want := range map[string]inspect.Sums{
 		"notes.txt": inspect.Unlisted, artifact.ButaneFile: inspect.Differs, artifact.AllowlistFile: inspect.Missing,
 	} {
@@ -251,7 +252,7 @@ func checkChanged(t *testing.T, dir string) {
 			t.Errorf("%s: got %q and the signature %q, want %q and none", name, d.Sums, d.Signed(), want)
 		}
 	}
-	if d := document(t, v, artifact.StoreFile); d.Signatures[0].Problem == "" ||
+	if d := document(t, v, layout.StoreFile); d.Signatures[0].Problem == "" ||
 		d.Signatures[0].Check == inspect.Verified {
 		t.Errorf("got %+v, want that the signature cannot be read", d.Signatures[0])
 	}

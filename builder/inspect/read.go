@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/release"
 )
@@ -74,7 +75,7 @@ func Read(ctx context.Context, r *release.Release, o Options) (report Report, er
 
 // HasLock reports whether an ISO is one that pinbox made.
 func HasLock(info iso.Info) bool {
-	return slices.ContainsFunc(info.Added, func(m iso.InfoMember) bool { return m.Name == artifact.ISOLock })
+	return slices.ContainsFunc(info.Added, func(m iso.InfoMember) bool { return m.Name == layout.MediumLock })
 }
 
 // Report says what fills a store, and what it holds. All sizes are in bytes. What is "stored" is compressed, as it

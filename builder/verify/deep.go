@@ -18,7 +18,7 @@ var ErrNoLayers = fault.New(fault.Input, "layers can be read again from a squash
 	"build it with spec.store.format squashfs, or leave out --deep")
 
 // Layers reads all layers of the stores in folders or ISOs again and compares them with their DiffIDs. The
-// error is artifact.ErrVerify if one differs. It returns how many it has read.
+// error is release.ErrVerify if one differs. It returns how many it has read.
 func Layers(ctx context.Context, names []string, hooks progress.Hooks) (n int, err error) {
 	for _, name := range names {
 		read, err := layersOf(ctx, name, hooks)

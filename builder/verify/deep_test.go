@@ -10,6 +10,8 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // All layers of an appliance, of a delta with its bases, and of their ISOs are read again.
@@ -37,15 +39,15 @@ func TestStoreWithOtherContent(t *testing.T) {
 		printf X | dd status=none of="$file" conv=notrunc
 		mksquashfs tree store.squashfs -noappend -quiet -no-progress
 		rm -r tree`)
-	if _, err := verify.Layers(t.Context(), []string{dir}, progress.Hooks{}); !errors.Is(err, artifact.ErrVerify) {
-		t.Errorf("got %v, want %v", err, artifact.ErrVerify)
+	if _, err := verify.Layers(t.Context(), []string{dir}, progress.Hooks{}); !errors.Is(err, release.ErrVerify) {
+		t.Errorf("got %v, want %v", err, release.ErrVerify)
 	}
 }
 
 // Without a squashfs there is nothing that can be read.
 func TestNoLayersToRead(t *testing.T) {
 	dir := copied(t, built(t).base)
-	if err := os.Rename(filepath.Join(dir, artifact.StoreFile), filepath.Join(dir, "store")); err != nil {
+	if err := os.Rename(filepath.Join(dir, layout.StoreFile), filepath.Join(dir, "store")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := verify.Layers(t.Context(), []string{dir}, progress.Hooks{}); !errors.Is(err, verify.ErrNoLayers) {

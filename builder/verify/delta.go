@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/audit"
@@ -43,12 +42,12 @@ type Delta struct {
 
 // delta compares delta.json in a delta's folder with the one in its store.
 func (v *Result) delta(r *release.Release, lock pinset.Lock) error {
-	content, err := r.Read(artifact.DeltaFile, layout.MaxStoreBytes)
+	content, err := r.Read(layout.DeltaFile, layout.MaxStoreBytes)
 	if err != nil {
 		return err
 	}
 	if _, err := pinset.DecodeDelta(bytes.NewReader(content)); err != nil {
-		return fmt.Errorf("%s: %w", filepath.Join(v.Dir, artifact.DeltaFile), err)
+		return fmt.Errorf("%s: %w", filepath.Join(v.Dir, layout.DeltaFile), err)
 	}
 	store, err := r.Store()
 	if err != nil {
@@ -59,7 +58,7 @@ func (v *Result) delta(r *release.Release, lock pinset.Lock) error {
 	case err != nil:
 		return err
 	case d == nil || !bytes.Equal(d.text, content):
-		return fmt.Errorf("%s has another %s", r.Names.Store, artifact.DeltaFile)
+		return fmt.Errorf("%s has another %s", r.Names.Store, layout.DeltaFile)
 	}
 	v.Delta = d.verified()
 	return nil
@@ -154,13 +153,13 @@ func ownLayers(d pinset.Delta, lock pinset.Lock) (map[string]bool, error) {
 				own[p.ID] = true
 			} else if own[p.Parent] {
 				errs = append(errs, fmt.Errorf("%s needs layer %s from a base, but has the layer below it itself",
-					artifact.DeltaFile, p.ID))
+					layout.DeltaFile, p.ID))
 			}
 		}
 	}
 	for _, n := range d.Needs {
 		if !known[n.Layer] {
-			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", artifact.DeltaFile, n.Layer))
+			errs = append(errs, fmt.Errorf("%s needs layer %s, which no image of the lock has", layout.DeltaFile, n.Layer))
 		}
 	}
 	return own, errors.Join(errs...)
@@ -180,7 +179,7 @@ func sameLock(files fs.FS, lock pinset.Lock) error {
 		return err
 	}
 	if !bytes.Equal(got.Sum(nil), want.Sum(nil)) {
-		return fmt.Errorf("the store has another %s", artifact.LockFile)
+		return fmt.Errorf("the store has another %s", layout.LockFile)
 	}
 	return nil
 }
@@ -198,7 +197,7 @@ func sameLayers(files fs.FS, want map[string]bool) error {
 	slices.Sort(got)
 	if !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
 		return fmt.Errorf("the store has %d layers, want the %d that %s does not need from a base",
-			len(got), len(want), artifact.DeltaFile)
+			len(got), len(want), layout.DeltaFile)
 	}
 	return nil
 }
@@ -222,7 +221,7 @@ func (v *Result) withBases(ctx context.Context, r *release.Release, bases []stri
 	var damaged error // a base, of which the recipes of a thin delta tell more
 	for _, b := range bases {
 		err := c.add(ctx, b, hooks)
-		if c.delta.Thin != nil && errors.Is(err, artifact.ErrVerify) && ctx.Err() == nil {
+		if c.delta.Thin != nil && errors.Is(err, release.ErrVerify) && ctx.Err() == nil {
 			damaged = errors.Join(damaged, err)
 		} else if err != nil {
 			return err

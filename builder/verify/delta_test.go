@@ -20,7 +20,9 @@ import (
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/ignition"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/verity"
 )
 
@@ -29,7 +31,7 @@ func TestVerifyDelta(t *testing.T) {
 	fixtures.NeedRoot(t)
 	s := built(t)
 	wantNoTemporaryFiles(t)
-	baseLock := filepath.Join(s.base, artifact.LockFile)
+	baseLock := filepath.Join(s.base, layout.LockFile)
 	for name, test := range map[string]struct {
 		delta string
 		bases []string
@@ -85,19 +87,19 @@ func TestDeltaWithOtherBases(t *testing.T) {
 		"delta between missing": {s.third, []string{s.base}, verify.ErrMissing, "3 of 8 are missing"},
 		"medium without base":   {s.medium, []string{s.second}, verify.ErrMissing, "5 of 8 are missing"},
 		"changed layer of a base": {
-			s.third, []string{s.second, tampered(t, s.base)}, artifact.ErrVerify, "file integrity checksum failed",
+			s.third, []string{s.second, tampered(t, s.base)}, release.ErrVerify, "file integrity checksum failed",
 		},
 		"changed layer of a delta": {
-			tampered(t, s.third), []string{s.second, s.base}, artifact.ErrVerify, "file integrity checksum failed",
+			tampered(t, s.third), []string{s.second, s.base}, release.ErrVerify, "file integrity checksum failed",
 		},
-		"changed delta": {changedDelta, []string{s.second, s.base}, artifact.ErrVerify, "delta.json has changed"},
-		"changed base":  {s.third, []string{s.second, changed}, artifact.ErrVerify, "config.bu has changed"},
+		"changed delta": {changedDelta, []string{s.second, s.base}, release.ErrVerify, "delta.json has changed"},
+		"changed base":  {s.third, []string{s.second, changed}, release.ErrVerify, "config.bu has changed"},
 		"base that is another file": {
-			s.third, []string{filepath.Join(s.base, "config.bu")}, artifact.ErrNotAppliance, "config.bu",
+			s.third, []string{filepath.Join(s.base, "config.bu")}, release.ErrNotAppliance, "config.bu",
 		},
 		"base of another platform": {s.third, []string{arm}, base.ErrUnsuitable, "linux/arm64"},
 		"base that is a wrong delta": {
-			s.third, []string{wrongDelta, s.base}, artifact.ErrVerify, "pinbox/pinbox.lock.json: file does not exist",
+			s.third, []string{wrongDelta, s.base}, release.ErrVerify, "pinbox/pinbox.lock.json: file does not exist",
 		},
 		"not a delta": {s.base, []string{s.base}, verify.ErrNotDelta, "not a delta"},
 	} {
@@ -230,8 +232,8 @@ func TestVerifyDetectsAWrongDescription(t *testing.T) {
 			bad := repacked(t, s.second, func(out, tree string) {
 				replace(t, c.change, c.files, strings.NewReplacer("out", out, "tree", tree))
 			})
-			if _, err := artifactOf(t, bad); !errors.Is(err, artifact.ErrVerify) || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("got %v, want %v with %q", err, artifact.ErrVerify, c.text)
+			if _, err := artifactOf(t, bad); !errors.Is(err, release.ErrVerify) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("got %v, want %v with %q", err, release.ErrVerify, c.text)
 			}
 		})
 	}
@@ -240,7 +242,7 @@ func TestVerifyDetectsAWrongDescription(t *testing.T) {
 // replace changes the description of a delta and writes it to folders.
 func replace(t *testing.T, change func(*pinset.Delta), folders []string, names *strings.Replacer) {
 	t.Helper()
-	content, err := os.ReadFile(names.Replace("out/" + artifact.DeltaFile))
+	content, err := os.ReadFile(names.Replace("out/" + layout.DeltaFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +256,7 @@ func replace(t *testing.T, change func(*pinset.Delta), folders []string, names *
 		t.Fatal(err)
 	}
 	for _, folder := range folders {
-		if err := os.WriteFile(names.Replace(folder+"/"+artifact.DeltaFile), b.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(names.Replace(folder+"/"+layout.DeltaFile), b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

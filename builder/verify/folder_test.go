@@ -17,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/layout"
+	"github.com/pinbox/pinbox/storage/release"
 )
 
 // wantResult is the result for a folder with a store that is a file.
@@ -94,7 +95,7 @@ func TestSignaturesBesideTheFiles(t *testing.T) {
 func TestEveryChangedFile(t *testing.T) {
 	for name, good := range map[string]string{"appliance": built(t).live, "delta": built(t).third} {
 		t.Run(name, func(t *testing.T) {
-			content, err := os.ReadFile(filepath.Join(good, artifact.SumsFile))
+			content, err := os.ReadFile(filepath.Join(good, layout.SumsFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -105,13 +106,13 @@ func TestEveryChangedFile(t *testing.T) {
 			for file := range sums {
 				dir := copied(t, good)
 				shell(t, dir, "printf X >>"+file)
-				if _, err := artifactOf(t, dir); !errors.Is(err, artifact.ErrVerify) ||
+				if _, err := artifactOf(t, dir); !errors.Is(err, release.ErrVerify) ||
 					!strings.Contains(err.Error(), file+" has changed: SHA-256 ") ||
 					!strings.Contains(err.Error(), "was "+sums[file]) {
 					t.Errorf("got %v, want that %s has changed", err, file)
 				}
 				shell(t, dir, "rm "+file)
-				if _, err := artifactOf(t, dir); !errors.Is(err, artifact.ErrVerify) ||
+				if _, err := artifactOf(t, dir); !errors.Is(err, release.ErrVerify) ||
 					!strings.Contains(err.Error(), file+" is missing") {
 					t.Errorf("got %v, want that %s is missing", err, file)
 				}
@@ -264,13 +265,13 @@ func TestRefusedFolders(t *testing.T) {
 		want error
 	}{
 		"missing folder":     {filepath.Join(t.TempDir(), "missing"), fs.ErrNotExist},
-		"empty folder":       {t.TempDir(), artifact.ErrNotAppliance},
-		"file":               {filepath.Join(built(t).base, artifact.LockFile), artifact.ErrNotAppliance},
-		"ISO without pinbox": {fixtures.LiveISO(t), artifact.ErrNotAppliance},
+		"empty folder":       {t.TempDir(), release.ErrNotAppliance},
+		"file":               {filepath.Join(built(t).base, layout.LockFile), release.ErrNotAppliance},
+		"ISO without pinbox": {fixtures.LiveISO(t), release.ErrNotAppliance},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := artifactOf(t, test.path)
-			if !errors.Is(err, test.want) || errors.Is(err, artifact.ErrVerify) {
+			if !errors.Is(err, test.want) || errors.Is(err, release.ErrVerify) {
 				t.Errorf("got %v, want %v", err, test.want)
 			}
 			if diff := cmp.Diff(verify.Result{}, got); diff != "" {

@@ -50,7 +50,7 @@ func TestIntactISOs(t *testing.T) {
 func TestChangedISOs(t *testing.T) {
 	s := built(t)
 	live := filepath.Join(s.live, artifact.ISOFile)
-	lock, err := os.ReadFile(filepath.Join(s.third, artifact.LockFile))
+	lock, err := os.ReadFile(filepath.Join(s.third, layout.LockFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -175,8 +176,8 @@ func (s *steps) hooks() progress.Hooks {
 // wantProblem fails unless verification fails with all of the texts.
 func wantProblem(t *testing.T, err error, texts ...string) {
 	t.Helper()
-	if !errors.Is(err, artifact.ErrVerify) {
-		t.Errorf("got error %v, want %v", err, artifact.ErrVerify)
+	if !errors.Is(err, release.ErrVerify) {
+		t.Errorf("got error %v, want %v", err, release.ErrVerify)
 		return
 	}
 	wantLines(t, err, texts...)

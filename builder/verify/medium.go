@@ -27,7 +27,7 @@ func (v *Result) medium(ctx context.Context, r *release.Release, sums layout.Sum
 		got, err := v.sumInISO(ctx, r, file, sums, hooks)
 		if got != "" && got != sums[file] {
 			err = fmt.Errorf("%s has changed: SHA-256 %s, was %s", file, got, sums[file])
-			if file == artifact.ISOBase {
+			if file == layout.MediumBase {
 				err = fmt.Errorf("%w; damaged, or edited after pinbox made it, as by isohybrid or implantisomd5: edit the base, "+
 					"and build the ISO again", err)
 			}
@@ -53,11 +53,11 @@ func (v *Result) medium(ctx context.Context, r *release.Release, sums layout.Sum
 // checkEntries checks that the sums of an ISO list what each has.
 func checkEntries(sums layout.Sums) error {
 	// A second medium has no config. The live ISO that it belongs to has no store.
-	if sums[artifact.ISOLock] == "" || sums[artifact.ISOStore]+sums[artifact.IgnitionFile] == "" {
-		return fmt.Errorf("%s has no entry for %s or %s", artifact.ISOSums, artifact.ISOLock, artifact.ISOStore)
+	if sums[layout.MediumLock] == "" || sums[layout.MediumStore]+sums[artifact.IgnitionFile] == "" {
+		return fmt.Errorf("%s has no entry for %s or %s", layout.MediumSums, layout.MediumLock, layout.MediumStore)
 	}
-	if sums[artifact.ISOProvenance] == "" {
-		return fmt.Errorf("%s has no entry for %s", artifact.ISOSums, artifact.ISOProvenance)
+	if sums[layout.ProvenanceFile] == "" {
+		return fmt.Errorf("%s has no entry for %s", layout.MediumSums, layout.ProvenanceFile)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (v *Result) sumInISO(
 	if err != nil {
 		return "", err
 	}
-	if file != artifact.ISOStore {
+	if file != layout.MediumStore {
 		sum, _, err = artifact.SumReader(ctx, f, hooks)
 		return sum, err
 	}
@@ -81,14 +81,14 @@ func (v *Result) sumInISO(
 	}
 	v.StoreDigest = artifact.Store{Sum: sum}.Digest()
 	tree, err := check.Tree()
-	if errors.Is(err, verity.ErrNoTree) && sums[artifact.ISORootHash] == "" {
+	if errors.Is(err, verity.ErrNoTree) && sums[layout.MediumRootHash] == "" {
 		return sum, nil // storeInISO accepts that of a thin delta
 	}
 	if err != nil {
 		return sum, fmt.Errorf("%s: %w", file, err)
 	}
 	v.StoreRootHash = tree.Root.Encoded()
-	return sum, sameRootHash(tree, sums, artifact.ISORootHash)
+	return sum, sameRootHash(tree, sums, layout.MediumRootHash)
 }
 
 // storeInISO checks the store in an ISO, if there is one.
@@ -104,7 +104,7 @@ func (v *Result) storeInISO(r *release.Release, lock pinset.Lock) error {
 		err = checkStore(store, lock)
 	}
 	if err == nil && v.StoreRootHash == "" && (d == nil || d.Thin == nil) {
-		err = fmt.Errorf("%s: %w", artifact.ISOStore, verity.ErrNoTree)
+		err = fmt.Errorf("%s: %w", layout.MediumStore, verity.ErrNoTree)
 	}
 	return err
 }
@@ -149,7 +149,7 @@ func (v *Result) addListed(
 		name := e.Name()
 		whole, _ := layout.CutPart(name)
 		switch {
-		case name == artifact.SumsFile || whole == store || signs(name, want):
+		case name == layout.SumsFile || whole == store || signs(name, want):
 		case want[name] != "":
 			if got[name], err = artifact.SumFile(ctx, filepath.Join(dir, name), hooks); err != nil {
 				return err
@@ -160,7 +160,7 @@ func (v *Result) addListed(
 	}
 	if others > 0 {
 		v.Unchecked = append(v.Unchecked, fmt.Sprintf("%d other files and folders, which are not in %s", others,
-			artifact.SumsFile))
+			layout.SumsFile))
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (v *Result) joined(
 	if store.Sum, _, err = artifact.SumReader(ctx, io.TeeReader(f, check), hooks); err != nil {
 		return store, err
 	}
-	if store.Tree, err = check.Tree(); err != nil && name != artifact.ThinStoreFile {
+	if store.Tree, err = check.Tree(); err != nil && name != layout.ThinStoreFile {
 		return store, fmt.Errorf("%s: %w", name, err)
 	}
 	v.StoreSize, v.StoreDigest, v.StoreRootHash = store.Size, store.Digest(), store.RootHash()

@@ -10,10 +10,10 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/thin"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -40,10 +40,10 @@ func (d *storedDelta) sameRecipes(store *release.Store) error {
 	}
 	if !maps.Equal(got, want) {
 		return fmt.Errorf("the store has recipes of %d layers, want those of the %d that %s does not need from a base",
-			len(got), len(want), artifact.DeltaFile)
+			len(got), len(want), layout.DeltaFile)
 	}
 	if !slices.Equal(recipes.Reads(), d.Thin.Reads) {
-		return fmt.Errorf("the recipes read %d layers of bases, and %s lists %d", len(recipes.Reads()), artifact.DeltaFile,
+		return fmt.Errorf("the recipes read %d layers of bases, and %s lists %d", len(recipes.Reads()), layout.DeltaFile,
 			len(d.Thin.Reads))
 	}
 	return nil

@@ -54,11 +54,11 @@ type Result struct {
 // failed is the error of a verification. Its cause counts if that says what is damaged; what else is wrong in damaged
 // files is no error of the user's input.
 func failed(name string, cause error) error {
-	err := fmt.Errorf("%s: %w:\n%w", name, artifact.ErrVerify, cause)
+	err := fmt.Errorf("%s: %w:\n%w", name, release.ErrVerify, cause)
 	if found := fault.Of(cause); found != nil && found.Exit == fault.Damaged {
 		return err
 	}
-	of := fault.Of(artifact.ErrVerify)
+	of := fault.Of(release.ErrVerify)
 	return fault.With(err, of.Exit, of.Hint)
 }
 
@@ -187,7 +187,7 @@ func differences(want, got layout.Sums) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[name]; !ok && !signs(name, want) {
-			errs = append(errs, fmt.Errorf("%s is not in %s", name, artifact.SumsFile))
+			errs = append(errs, fmt.Errorf("%s is not in %s", name, layout.SumsFile))
 		}
 	}
 	return errors.Join(errs...)
@@ -196,13 +196,13 @@ func differences(want, got layout.Sums) error {
 // checkTexts wants sums of the small files that every folder has.
 func checkTexts(want layout.Sums, isDelta bool) error {
 	var errs []error
-	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, artifact.LockFile, artifact.ProvenanceFile}
+	texts := []string{artifact.ButaneFile, artifact.IgnitionFile, layout.LockFile, layout.ProvenanceFile}
 	if isDelta {
-		texts = []string{artifact.DeltaFile, artifact.LockFile, artifact.ProvenanceFile}
+		texts = []string{layout.DeltaFile, layout.LockFile, layout.ProvenanceFile}
 	}
 	for _, name := range texts {
 		if _, ok := want[name]; !ok {
-			errs = append(errs, fmt.Errorf("%s has no entry for %s", artifact.SumsFile, name))
+			errs = append(errs, fmt.Errorf("%s has no entry for %s", layout.SumsFile, name))
 		}
 	}
 	return errors.Join(errs...)
@@ -211,7 +211,7 @@ func checkTexts(want layout.Sums, isDelta bool) error {
 // signs reports whether a file is the detached signature of the sums or of a file that they list.
 func signs(name string, sums layout.Sums) bool {
 	of, is := strings.CutSuffix(name, layout.SignatureSuffix)
-	return is && (of == artifact.SumsFile || sums[of] != "")
+	return is && (of == layout.SumsFile || sums[of] != "")
 }
 
 // compareISO compares the files in the ISO with those in the folder, by their sums.
@@ -230,8 +230,8 @@ func compareISO(dir string, sums layout.Sums) error {
 	}
 	config := cmp.Or(sums[artifact.MergedIgnitionFile], sums[artifact.LiveIgnitionFile], sums[artifact.IgnitionFile])
 	want := map[string]string{
-		artifact.ISOLock: sums[artifact.LockFile], artifact.ISOStore: sums[artifact.StoreFile], artifact.IgnitionFile: config,
-		artifact.ISORootHash: sums[layout.RootHashFile(artifact.StoreFile)],
+		layout.MediumLock: sums[layout.LockFile], layout.MediumStore: sums[layout.StoreFile], artifact.IgnitionFile: config,
+		layout.MediumRootHash: sums[layout.RootHashFile(layout.StoreFile)],
 	}
 	members := info.Added
 	if info.Ignition != nil {
@@ -251,7 +251,7 @@ func (v *Result) store(
 ) (store artifact.Store, err error) {
 	f, name := format.Find(sums)
 	if f == nil {
-		return store, fmt.Errorf("%s has no entry for a store", artifact.SumsFile)
+		return store, fmt.Errorf("%s has no entry for a store", layout.SumsFile)
 	}
 	v.StoreDigest = artifact.Store{Sum: sums[name]}.Digest()
 	store, err = f.Verify(ctx, filepath.Join(dir, name), hooks)
@@ -276,7 +276,7 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 	for _, locked := range lock.Sets {
 		set, err := locked.Set()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: set %q: %w", artifact.LockFile, locked.Name, err))
+			errs = append(errs, fmt.Errorf("%s: set %q: %w", layout.LockFile, locked.Name, err))
 			continue
 		}
 		name := path.Join(artifact.ManifestsDir, pinset.FileName(locked.Name))
@@ -321,7 +321,7 @@ func checkConfig(dir string, lock pinset.Lock, tree verity.Tree) error {
 	for _, pin := range lock.Pins() {
 		img, err := pinset.ParseImage(pin)
 		if err != nil {
-			return fmt.Errorf("%s: %w", artifact.LockFile, err)
+			return fmt.Errorf("%s: %w", layout.LockFile, err)
 		}
 		images = append(images, img)
 	}
@@ -413,15 +413,15 @@ func checkProvenance(r *release.Release, lock pinset.Lock, sums layout.Sums) err
 func readProvenance(text []byte, lock pinset.Lock) (provenance.Statement, error) {
 	s, err := provenance.Decode(bytes.NewReader(text))
 	if err != nil {
-		return s, fmt.Errorf("%s: %w", artifact.ProvenanceFile, err)
+		return s, fmt.Errorf("%s: %w", layout.ProvenanceFile, err)
 	}
 	for _, name := range lock.Pins() {
 		pin, err := pinset.ParseImage(name)
 		if err != nil {
-			return s, fmt.Errorf("%s: %w", artifact.LockFile, err)
+			return s, fmt.Errorf("%s: %w", layout.LockFile, err)
 		}
 		if s.Inputs[provenance.ImageURI(name)] != pin.Digest.Encoded() {
-			return s, fmt.Errorf("%s does not list %s", artifact.ProvenanceFile, name)
+			return s, fmt.Errorf("%s does not list %s", layout.ProvenanceFile, name)
 		}
 	}
 	return s, nil

@@ -23,6 +23,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 	runtimecrio "github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // machineConfig makes a node from the MachineConfig of the workers, as the operator does: Ignition writes its files,
@@ -30,7 +31,7 @@ import (
 func machineConfig(t *testing.T, o builder.Options, cluster spec.OpenShift) *crio.Node {
 	t.Helper()
 	o.Appliance.Spec.OpenShift = &cluster
-	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, artifact.StoreFile)
+	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, layout.StoreFile)
 	appliance.Build(t, o)
 	return scaled(t, o)
 }
@@ -140,7 +141,7 @@ func TestNodeOfAMachineConfig(t *testing.T) {
 	mco.manages("worker", "4.20.1")
 	mco.pins(pins.Pause, pins.Docker)
 	healthy(t, n)
-	if r := n.Do("attach", filepath.Join(next.Out, artifact.DeltaStoreFile)); !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
+	if r := n.Do("attach", filepath.Join(next.Out, layout.DeltaStoreFile)); !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
 		t.Errorf("attach: got %+v, want that it waits for the operator", r)
 	}
 	if got := n.Dropin(); got != rendered(t, []string{pins.Pause, pins.Docker}) {
@@ -336,7 +337,7 @@ func TestStoresOfAContainerRuntimeConfig(t *testing.T) {
 	mco := operator{t, n}
 	mco.manages("worker", "5.0.1")
 	n.Start()
-	delta := filepath.Join(next.Out, artifact.DeltaStoreFile)
+	delta := filepath.Join(next.Out, layout.DeltaStoreFile)
 	if r := n.Do("attach", delta); r.Code == 0 || !strings.Contains(r.Err, "not configured to read stores") {
 		t.Errorf("got %+v without the list, want an error", r)
 	}

@@ -13,13 +13,13 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // smallNode makes a node whose main store is a small file system.
@@ -48,7 +48,7 @@ func writeLock(t *testing.T, n *crio.Node, pins ...string) {
 	t.Helper()
 	o := appliance.Options(t, sample.SetNamed("locked", pins...))
 	appliance.Build(t, o)
-	content, err := os.ReadFile(filepath.Join(o.Out, artifact.LockFile))
+	content, err := os.ReadFile(filepath.Join(o.Out, layout.LockFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // isoFlags are the flags of the base ISO. They override the appliance file.
@@ -95,9 +96,9 @@ func isoExtractCommand() *cobra.Command {
 			case ignition && !store && !lock:
 				return artifact.Extract(cmd.Context(), args[0], artifact.IgnitionFile, stdout)
 			case store && !ignition && !lock:
-				return artifact.Extract(cmd.Context(), args[0], artifact.ISOStore, stdout)
+				return artifact.Extract(cmd.Context(), args[0], layout.MediumStore, stdout)
 			case lock && !ignition && !store:
-				return artifact.Extract(cmd.Context(), args[0], artifact.ISOLock, stdout)
+				return artifact.Extract(cmd.Context(), args[0], layout.MediumLock, stdout)
 			}
 			return cli.Usagef("give one of --ignition, --store, --lock and --pxe")
 		},

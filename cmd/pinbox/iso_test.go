@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // A live ISO is built, verified, shown, extracted,
@@ -506,5 +507,5 @@ func restore(t *testing.T, edited, out string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(artifact.Extract(t.Context(), edited, artifact.ISOBase, f), f.Close())
+	return errors.Join(artifact.Extract(t.Context(), edited, layout.MediumBase, f), f.Close())
 }

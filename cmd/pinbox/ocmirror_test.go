@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // mirroredRelease makes a folder with an archive of oc-mirror (a release and an application), an appliance
@@ -62,7 +63,7 @@ func mirroredRelease(t *testing.T) (dir string, release sample.Release, app stri
 		filepath.Join(dir, "ship.yaml"): "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: ship}\nspec:\n" +
 			"  sources:\n  - ocMirror: {paths: [mirror_000001.tar]}\n" +
 			"  ignition: {butane: [pause.bu]}\n  node:\n    store: {path: " + filepath.Join(dir, "out",
-			artifact.StoreFile) + "}\n    binary: " + nodeProgram + "\n",
+			layout.StoreFile) + "}\n    binary: " + nodeProgram + "\n",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"unicode"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // Names in what others made reach the terminal: of images, of files, labels, and the errors of a registry. A bug
@@ -66,8 +66,8 @@ func TestNamesDoNotSteerTheTerminal(t *testing.T) {
 func lockBeside(t *testing.T, name string) (dir string) {
 	t.Helper()
 	dir = filepath.Dir(write(t, name, nil))
-	lock := filepath.Join(fixtures.Root(t), "fixtures/golden", artifact.LockFile)
-	if err := os.Symlink(lock, filepath.Join(dir, artifact.LockFile)); err != nil {
+	lock := filepath.Join(fixtures.Root(t), "fixtures/golden", layout.LockFile)
+	if err := os.Symlink(lock, filepath.Join(dir, layout.LockFile)); err != nil {
 		t.Fatal(err)
 	}
 	return dir

@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -136,7 +137,7 @@ func TestPlanBuildVerify(t *testing.T) {
 // superblock gives a field of the store's own description.
 func superblock(t *testing.T, out string, at int64) uint32 {
 	t.Helper()
-	f, err := os.Open(filepath.Join(out, artifact.StoreFile))
+	f, err := os.Open(filepath.Join(out, layout.StoreFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +246,7 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 		}
 	}
 	// Nor may the sums keep quiet about a file.
-	manifest, sums := filepath.Join(out, "manifests/worker-sample.yaml"), filepath.Join(out, artifact.SumsFile)
+	manifest, sums := filepath.Join(out, "manifests/worker-sample.yaml"), filepath.Join(out, layout.SumsFile)
 	keep, err := os.ReadFile(manifest)
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +280,7 @@ func verifyFails(t *testing.T, out, name string, damage func() error) {
 		t.Fatal(err)
 	}
 	code, _, stderr := pinbox(t.Context(), "verify", out)
-	if name == artifact.SumsFile {
+	if name == layout.SumsFile {
 		name = "" // the message may name the file whose sum it was
 	}
 	if code != cli.ExitDamaged || !strings.Contains(stderr, name) {
@@ -335,7 +336,7 @@ func TestDemo(t *testing.T) {
 			t.Errorf("demo: got\n%s\nwant %q", text, want)
 		}
 	}
-	for _, name := range []string{artifact.StoreFile, artifact.ISOFile} {
+	for _, name := range []string{layout.StoreFile, artifact.ISOFile} {
 		if _, err := os.Stat(filepath.Join(out, "appliance", name)); err != nil {
 			t.Error(err)
 		}

@@ -11,18 +11,18 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // storeDigest is the digest of the store in the folder of a delta.
 func storeDigest(t *testing.T, folder string) digest.Digest {
 	t.Helper()
-	out := fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile))
+	out := fixtures.Run(t, "sha256sum", filepath.Join(folder, layout.DeltaStoreFile))
 	return digest.Digest("sha256:" + strings.Fields(out)[0])
 }
 
@@ -75,8 +75,8 @@ func TestSourceChangesBeforeTheCopy(t *testing.T) {
 	others, _ := buildReleases(t, 1, 1) // the same layers, with other pins
 	m := newManager(t, folders[0], "100m")
 	source := filepath.Join(t.TempDir(), "delta.squashfs")
-	expected := filepath.Join(folders[1], artifact.DeltaStoreFile)
-	other := filepath.Join(others[1], artifact.DeltaStoreFile)
+	expected := filepath.Join(folders[1], layout.DeltaStoreFile)
+	other := filepath.Join(others[1], layout.DeltaStoreFile)
 	fixtures.Run(t, "cp", other, source)
 	_, err := m.Attach(t.Context(), stores.AttachOptions{Source: source, Digest: storeDigest(t, folders[1]),
 		Node: space(func(int64) error {

@@ -70,7 +70,7 @@ func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
 	if err := errors.Join(os.MkdirAll(m.Slots[0], 0o755), os.MkdirAll(m.Sets, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, artifact.StoreFile), m.Slots[0])
+	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", filepath.Join(base, layout.StoreFile), m.Slots[0])
 	t.Cleanup(func() {
 		for _, slot := range m.Slots {
 			_ = syscall.Unmount(slot, syscall.MNT_DETACH) // if a store is mounted

@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // buildDeltas builds an appliance and deltas, each with the store before it as base, and returns
@@ -200,7 +200,7 @@ func TestMissingState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, folder := range folders[1:] {
-		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, artifact.DeltaStoreFile)))[0]
+		sum := strings.Fields(fixtures.Run(t, "sha256sum", filepath.Join(folder, layout.DeltaStoreFile)))[0]
 		attach(t, m, stores.AttachOptions{
 			Source: filepath.Join(moved, sum+".squashfs"), Digest: digest.Digest("sha256:" + sum),
 		})
@@ -328,7 +328,7 @@ func TestAttachRestoresFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := attach(t, m, stores.AttachOptions{Source: folders[1], InPlace: true}).Path
-	if want := filepath.Join(folders[1], artifact.DeltaStoreFile); got != want {
+	if want := filepath.Join(folders[1], layout.DeltaStoreFile); got != want {
 		t.Errorf("got the path %q, want %q", got, want)
 	}
 	wantMounted(t, m, 2)
@@ -423,7 +423,7 @@ func TestStoresThatBreakListImages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			tree, file := filepath.Join(dir, "tree"), filepath.Join(dir, "delta.squashfs")
-			fixtures.Run(t, "unsquashfs", "-d", tree, filepath.Join(folders[1], artifact.DeltaStoreFile))
+			fixtures.Run(t, "unsquashfs", "-d", tree, filepath.Join(folders[1], layout.DeltaStoreFile))
 			fixtures.Run(t, "sh", "-ec", `cd "$0" && `+change, tree)
 			fixtures.Run(t, "mksquashfs", tree, file, "-comp", "zstd")
 			sum := strings.Fields(fixtures.Run(t, "sha256sum", file))[0]

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/thin"
 )
@@ -200,12 +200,12 @@ func TestThinDeltaInterrupted(t *testing.T) {
 			[]error{syscall.ENOSPC},
 		},
 		"the base is gone": {
-			func(stores.Manager) error { return os.Truncate(filepath.Join(base, artifact.StoreFile), 1<<20) },
+			func(stores.Manager) error { return os.Truncate(filepath.Join(base, layout.StoreFile), 1<<20) },
 			nil, []error{thin.ErrBase, syscall.EIO},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole, err := os.ReadFile(filepath.Join(base, artifact.StoreFile))
+			whole, err := os.ReadFile(filepath.Join(base, layout.StoreFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -227,7 +227,7 @@ func TestThinDeltaInterrupted(t *testing.T) {
 			}
 			wantNothingAttached(t, m)
 			if c.repair == nil {
-				err = os.WriteFile(filepath.Join(base, artifact.StoreFile), whole, 0o644)
+				err = os.WriteFile(filepath.Join(base, layout.StoreFile), whole, 0o644)
 			} else {
 				err = c.repair(m)
 			}
@@ -265,7 +265,7 @@ func TestThinDeltaRepairsItsStore(t *testing.T) {
 // the path. One in the thin delta is found before anything in it is read, and so is a missing end.
 func TestThinDeltaWithChangedBytes(t *testing.T) {
 	base, delta := thinPair(t, 300_000)
-	file := filepath.Join(delta, artifact.ThinStoreFile)
+	file := filepath.Join(delta, layout.ThinStoreFile)
 	for name, c := range map[string]struct {
 		damage func(t *testing.T, m stores.Manager)
 		err    error
@@ -287,7 +287,7 @@ func TestThinDeltaWithChangedBytes(t *testing.T) {
 		}, stores.ErrDamaged, []string{"it has SHA-256"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, name := range []string{file, filepath.Join(base, artifact.StoreFile)} {
+			for _, name := range []string{file, filepath.Join(base, layout.StoreFile)} {
 				whole, err := os.ReadFile(name)
 				if err != nil {
 					t.Fatal(err)

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/squashfs"
 	"github.com/pinbox/pinbox/storage/thin"
 )
@@ -30,7 +30,7 @@ func TestThinDeltaOverADamagedBase(t *testing.T) {
 		"in both":       {"data/changed", "data/stays"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(base, artifact.StoreFile)
+			file := filepath.Join(base, layout.StoreFile)
 			whole, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)

@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // withoutSums changes a folder, and removes its sums.
@@ -17,7 +17,7 @@ func withoutSums(change func(*testing.T, string)) func(*testing.T, string) {
 	return func(t *testing.T, folder string) {
 		t.Helper()
 		change(t, folder)
-		if err := os.Remove(filepath.Join(folder, artifact.SumsFile)); err != nil {
+		if err := os.Remove(filepath.Join(folder, layout.SumsFile)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -31,12 +31,12 @@ func TestSignedThinDelta(t *testing.T) {
 	theirs, _ := fixtures.Key(t)
 	by := func(key string) func(*testing.T, string) {
 		return func(t *testing.T, folder string) {
-			fixtures.SignStore(t, filepath.Join(folder, artifact.ThinStoreFile), key)
+			fixtures.SignStore(t, filepath.Join(folder, layout.ThinStoreFile), key)
 		}
 	}
 	changed := func(t *testing.T, folder string) {
 		by(ours)(t, folder)
-		changeByte(t, filepath.Join(folder, artifact.ThinStoreFile), 5000)
+		changeByte(t, filepath.Join(folder, layout.ThinStoreFile), 5000)
 	}
 	none := func(*testing.T, string) {}
 	for name, c := range map[string]struct {
