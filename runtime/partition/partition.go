@@ -93,6 +93,9 @@ func Install(ctx context.Context, o Options) (r Result, err error) {
 			return r, err
 		}
 	}
+	if o.Done == nil {
+		o.Done = func(int64, int64) {}
+	}
 	store, content, err := openStore(o.Medium)
 	if err != nil {
 		return r, err
@@ -115,22 +118,12 @@ func Install(ctx context.Context, o Options) (r Result, err error) {
 			err = fmt.Errorf("%s: %w", o.Disk, err)
 		}
 	}()
-	copied, all := int64(0), content.Size // bytes written and read back, for o.Done
-	copyStore := func(to io.Writer, from io.Reader) error {
-		before := copied
-		_, err := transfer.Copy(ctx, to, from, content, func(bytes int64) {
-			copied = before + bytes
-			if o.Done != nil {
-				o.Done(copied, all)
-			}
-		})
-		return err
-	}
-	readBack := func(start int64) error { // from the disk itself, not from the page cache
+	readBack := func(start, before, all int64) error { // from the disk itself, not from the page cache
 		if err := unix.Fadvise(int(disk.Fd()), start, content.Size, unix.FADV_DONTNEED); err != nil {
 			return err
 		}
-		err := copyStore(io.Discard, io.NewSectionReader(disk, start, content.Size))
+		from := io.NewSectionReader(disk, start, content.Size)
+		_, err := transfer.Copy(ctx, io.Discard, from, content, func(bytes int64) { o.Done(before+bytes, all) })
 		if errors.Is(err, transfer.ErrDigest) {
 			err = fault.Wrap(ErrDisk, err)
 		}
@@ -150,7 +143,7 @@ func Install(ctx context.Context, o Options) (r Result, err error) {
 		r.Start, r.Size, r.Found = e.Start*t.SectorSize, e.Size*t.SectorSize, true
 		if r.Size < content.Size {
 			err = fmt.Errorf("%w, for another store: %s", ErrTaken, e.Node)
-		} else if err = readBack(r.Start); err != nil {
+		} else if err = readBack(r.Start, 0, content.Size); err != nil {
 			err = fmt.Errorf("%w, for another store: %s: %w", ErrTaken, e.Node, err)
 		}
 		if err == nil || !o.Erase {
@@ -175,18 +168,19 @@ func Install(ctx context.Context, o Options) (r Result, err error) {
 	r.Start, r.Size, r.Found = e.Start*t.SectorSize, e.Size*t.SectorSize, false
 
 	// Its content.
-	copied, all = 0, 2*content.Size
-	err = copyStore(io.NewOffsetWriter(disk, r.Start), store)
+	all := 2 * content.Size // bytes to write and to read back
+	to := io.NewOffsetWriter(disk, r.Start)
+	_, err = transfer.Copy(ctx, to, store.Bytes(), content, func(bytes int64) { o.Done(bytes, all) })
 	if errors.Is(err, transfer.ErrRead) || errors.Is(err, transfer.ErrDigest) {
 		err = fault.Wrap(ErrMedium, err)
 	}
 	if err != nil {
-		return r, fmt.Errorf("copy %s: %w", store.Name(), err)
+		return r, fmt.Errorf("copy %s: %w", store.Path, err)
 	}
 	if err := disk.Sync(); err != nil {
 		return r, err
 	}
-	if err := readBack(r.Start); err != nil {
+	if err := readBack(r.Start, content.Size, all); err != nil {
 		return r, err
 	}
 
@@ -207,7 +201,7 @@ func Install(ctx context.Context, o Options) (r Result, err error) {
 // openStore opens the store of a medium. Its size and digest are those that the copy must have; the digest is from the
 // sums of the medium. It is no store of a delta: that is found out before anything is written, so before the digest is
 // compared; a store that cannot be read is none, and its digest is wrong.
-func openStore(medium string) (_ *os.File, content transfer.Content, err error) {
+func openStore(medium string) (_ *release.Store, content transfer.Content, err error) {
 	name := filepath.Join(medium, layout.MediumSums)
 	sums, err := os.Open(name)
 	if err != nil {
@@ -220,19 +214,17 @@ func openStore(medium string) (_ *os.File, content transfer.Content, err error) 
 	if content.Digest == "" {
 		return nil, content, fmt.Errorf("%w: %s has no sum of %s", ErrMedium, name, layout.MediumStore)
 	}
-	store, err := os.Open(filepath.Join(medium, layout.MediumStore))
+	file, err := os.Open(filepath.Join(medium, layout.MediumStore))
 	if err != nil {
 		return nil, content, fault.Wrap(ErrMedium, err)
 	}
-	if content.Size, err = store.Seek(0, io.SeekEnd); err == nil {
-		_, err = store.Seek(0, io.SeekStart)
+	if content.Size, err = file.Seek(0, io.SeekEnd); err != nil {
+		return nil, content, errors.Join(err, file.Close())
 	}
-	if err != nil {
-		return nil, content, errors.Join(err, store.Close())
-	}
-	if files, err := release.NewStore(name, store.Name(), store, content.Size).Files(); err == nil {
+	store := release.NewStore(name, file.Name(), file, content.Size)
+	if files, err := store.Files(); err == nil {
 		if _, err = files.Lstat(layout.OwnDelta); err == nil {
-			return nil, content, errors.Join(fmt.Errorf("%s: %w", store.Name(), ErrDelta), store.Close())
+			return nil, content, errors.Join(fmt.Errorf("%s: %w", store.Path, ErrDelta), store.Close())
 		}
 	}
 	return store, content, nil
@@ -270,14 +262,13 @@ func checkOtherDisks(disk *os.File, sys string) error {
 	own := []string{fmt.Sprintf("%d:%d", unix.Major(st.Rdev), unix.Minor(st.Rdev))}
 	slaves, _ := filepath.Glob(filepath.Join(sys, "dev/block", own[0], "slaves/*/dev")) // the paths of a multipath disk
 	for _, file := range slaves {
-		if number, err := os.ReadFile(file); err == nil {
-			own = append(own, strings.TrimSpace(string(number)))
-		}
+		number, _ := os.ReadFile(file) // nothing, if that path was removed
+		own = append(own, strings.TrimSpace(string(number)))
 	}
 	all, _ := filepath.Glob(filepath.Join(sys, "class/block/*/uevent"))
 	for _, file := range all {
-		text, err := os.ReadFile(file)
-		if err != nil || !bytes.Contains(text, []byte("\nPARTNAME="+layout.PartitionLabel+"\n")) {
+		text, _ := os.ReadFile(file) // nothing, if the device was removed
+		if !bytes.Contains(text, []byte("\nPARTNAME="+layout.PartitionLabel+"\n")) {
 			continue
 		}
 		dir, err := filepath.EvalSymlinks(filepath.Dir(file))
