@@ -70,7 +70,7 @@ func (r Records) write(d document) error {
 		empty = empty && s.IsEmpty()
 	}
 	if empty {
-		return ignoreNotExist(os.Remove(r.file()))
+		return fault.Ignore(os.Remove(r.file()), fs.ErrNotExist)
 	}
 	d.Version = version
 	content, err := json.Marshal(d)
@@ -180,7 +180,7 @@ func (r Records) layers() (has func(layer string) bool, err error) {
 			found[l.ID] = true
 			return nil
 		})
-		if ignoreNotExist(err) != nil {
+		if fault.Ignore(err, fs.ErrNotExist) != nil {
 			return nil, fmt.Errorf("%s: %w", store, err)
 		}
 	}
@@ -195,11 +195,4 @@ func (r Records) linked(link string) bool {
 		}
 	}
 	return false
-}
-
-func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -10,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Dir is the folder of the kubelet's state.
@@ -85,7 +86,7 @@ type pullRecord struct {
 func readRecords(dir string, take func(path string, r pullRecord)) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return ignoreNotExist(err)
+		return fault.Ignore(err, fs.ErrNotExist)
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), "sha256-") || strings.HasSuffix(e.Name(), ".tmp") {
@@ -93,7 +94,7 @@ func readRecords(dir string, take func(path string, r pullRecord)) error {
 		}
 		path := filepath.Join(dir, e.Name())
 		r, err := readRecord(path)
-		if err := ignoreNotExist(err); err != nil {
+		if err := fault.Ignore(err, fs.ErrNotExist); err != nil {
 			return fmt.Errorf("the kubelet's record of a pull, %s: %w", path, err)
 		}
 		take(path, r)
@@ -115,13 +116,6 @@ func readRecord(path string) (r pullRecord, err error) {
 		return r, fmt.Errorf("more than %d bytes", maxRecord)
 	}
 	return r, json.Unmarshal(content, &r)
-}
-
-func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // Running reports whether a kubelet with this folder of its state runs: it listens on the socket of its

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // host is the file system of the machine: "/", or the folder of an image. Somebody else may have made the image: its
@@ -150,14 +151,14 @@ func (h host) write(name string, content []byte, mode fs.FileMode) error {
 
 // makeDirectory makes a directory that is not there yet.
 func (h host) makeDirectory(name string) error {
-	return ignore(fs.ErrExist, h.in(name, func(folder *os.Root, base string) error { return folder.Mkdir(base, 0o755) }))
+	err := h.in(name, func(folder *os.Root, base string) error { return folder.Mkdir(base, 0o755) })
+	return fault.Ignore(err, fs.ErrExist)
 }
 
 // makeLink makes a link that is not there yet.
 func (h host) makeLink(l Link) error {
-	return ignore(fs.ErrExist, h.in(l.Path, func(folder *os.Root, base string) error {
-		return folder.Symlink(l.Target, base)
-	}))
+	err := h.in(l.Path, func(folder *os.Root, base string) error { return folder.Symlink(l.Target, base) })
+	return fault.Ignore(err, fs.ErrExist)
 }
 
 // removeFile removes a file or a link; none is fine.
@@ -170,7 +171,7 @@ func (h host) removeFile(name string) error {
 
 // removeDirectory removes a directory if it is empty.
 func (h host) removeDirectory(name string) error {
-	return ignore(fs.ErrNotExist, ignore(syscall.ENOTEMPTY, h.in(name, (*os.Root).Remove)))
+	return fault.Ignore(fault.Ignore(h.in(name, (*os.Root).Remove), syscall.ENOTEMPTY), fs.ErrNotExist)
 }
 
 // in does something in the folder of a file. Its error names the file.
@@ -187,12 +188,4 @@ func (h host) in(name string, do func(folder *os.Root, base string) error) error
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-}
-
-// ignore returns the error unless it is the one to ignore.
-func ignore(ignored, err error) error {
-	if errors.Is(err, ignored) {
-		return nil
-	}
-	return err
 }

@@ -3,12 +3,14 @@ package stores
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/stores/mount"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // incomingLock is held while a store is fetched from a server, which may take hours.
@@ -36,7 +38,7 @@ func (in *Incoming) Close() { in.unlock() }
 // removed.
 func (in *Incoming) Folder(id digest.Digest, name string) (dir string, have int64, err error) {
 	entries, err := os.ReadDir(in.dir)
-	if err := ignoreNotExist(err); err != nil {
+	if err := fault.Ignore(err, fs.ErrNotExist); err != nil {
 		return "", 0, err
 	}
 	err = nil

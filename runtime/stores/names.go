@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,7 +66,7 @@ func Images(roots ...string) (all []pinset.StoredImage, err error) {
 			all = append(all, pinset.StoredImage{ID: i.ID, Names: i.Names})
 			return nil
 		})
-		if err := ignoreNotExist(err); err != nil {
+		if err := fault.Ignore(err, fs.ErrNotExist); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", root, err))
 		}
 	}
@@ -83,7 +84,7 @@ func Unsigned(roots ...string) (all []pinset.StoredImage, err error) {
 			}
 			return nil
 		})
-		if err := ignoreNotExist(err); err != nil {
+		if err := fault.Ignore(err, fs.ErrNotExist); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", root, err))
 		}
 	}
@@ -123,7 +124,7 @@ func otherImages(root string, c content) (map[string]string, error) {
 		}
 		return nil
 	})
-	return found, ignoreNotExist(err)
+	return found, fault.Ignore(err, fs.ErrNotExist)
 }
 
 // relative is what tells which stores are of the same appliance as a store: its name, and its description

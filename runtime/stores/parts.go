@@ -31,7 +31,7 @@ func storesIn(dir string) ([]string, error) {
 	names, err := transfer.Within(transfer.ReadDeadline, dir, func() ([]string, error) {
 		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
-			return nil, ignoreNotExist(err)
+			return nil, fault.Ignore(err, fs.ErrNotExist)
 		}
 		defer f.Close()
 		names, err := f.Readdirnames(maxEntries)

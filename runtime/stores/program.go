@@ -121,7 +121,7 @@ func (p programs) repair(ctx context.Context, r Release, store fs.FS, o AttachOp
 	if p.own.Digest == "" || r.Program == nil || o.dry {
 		return nil
 	}
-	return ignoreNotExist(p.copy(ctx, store, *r.Program, o.fits))
+	return fault.Ignore(p.copy(ctx, store, *r.Program, o.fits), fs.ErrNotExist)
 }
 
 // copy copies a program out of a store, unless it is here already. Without one in the store, the error is
@@ -180,7 +180,7 @@ func (p programs) has(sum digest.Digest) bool {
 func (p programs) settle(s State) error {
 	entries, err := os.ReadDir(p.dir)
 	if err != nil {
-		return ignoreNotExist(err)
+		return fault.Ignore(err, fs.ErrNotExist)
 	}
 	known := map[string]bool{}
 	for _, r := range s.Releases {
@@ -198,7 +198,7 @@ func (p programs) settle(s State) error {
 	for _, e := range entries {
 		if !known[e.Name()] && !e.IsDir() {
 			// The temporary file that a killed process has left became that of the name.
-			err = errors.Join(err, ignoreNotExist(os.Remove(filepath.Join(p.dir, e.Name()))))
+			err = errors.Join(err, fault.Ignore(os.Remove(filepath.Join(p.dir, e.Name())), fs.ErrNotExist))
 		}
 	}
 	return err

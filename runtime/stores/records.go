@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -41,19 +42,19 @@ type records struct {
 func readRecords(store fs.FS) (r records, err error) {
 	documents := layout.Open(store)
 	err = errors.Join(
-		ignoreNotExist(documents.Layers(func(l layout.Layer) error {
+		fault.Ignore(documents.Layers(func(l layout.Layer) error {
 			r.layers = append(r.layers, record{l.ID, l.Parent})
 			return nil
-		})),
-		ignoreNotExist(documents.Images(func(i layout.Image) error {
+		}), fs.ErrNotExist),
+		fault.Ignore(documents.Images(func(i layout.Image) error {
 			r.images = append(r.images, named{ID: i.ID, Names: i.Names, Layer: i.TopLayer})
 			return nil
-		})),
-		ignoreNotExist(r.addArtifacts(documents)),
-		ignoreNotExist(documents.Containers(func(c layout.Container) error {
+		}), fs.ErrNotExist),
+		fault.Ignore(r.addArtifacts(documents), fs.ErrNotExist),
+		fault.Ignore(documents.Containers(func(c layout.Container) error {
 			r.containers = append(r.containers, named{ID: c.ID, Names: c.Names, Layer: c.Layer, Image: c.Image})
 			return nil
-		})))
+		}), fs.ErrNotExist))
 	return r, err
 }
 
@@ -62,13 +63,6 @@ func (r *records) addArtifacts(documents *layout.Store) error {
 	all, err := documents.Artifacts()
 	for _, a := range all {
 		r.images = append(r.images, named{ID: a.Manifest.Encoded(), Names: []string{a.Name}})
-	}
-	return err
-}
-
-func ignoreNotExist(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	return err
 }

@@ -302,7 +302,7 @@ func (r releases) checkSets(s State) error {
 func (r releases) stale(s State, current Release) bool {
 	entries, err := os.ReadDir(r.sets)
 	visible := func(e fs.DirEntry) bool { return !strings.HasPrefix(e.Name(), ".") }
-	empty := ignoreNotExist(err) == nil && !slices.ContainsFunc(entries, visible)
+	empty := fault.Ignore(err, fs.ErrNotExist) == nil && !slices.ContainsFunc(entries, visible)
 	return empty && len(current.Sets) > 0 || r.checkSets(s) != nil
 }
 

@@ -2,6 +2,7 @@ package stores
 
 import (
 	"io"
+	"io/fs"
 	"os"
 
 	"github.com/opencontainers/go-digest"
@@ -40,7 +41,7 @@ func readSignature(file string) ([]byte, error) {
 // requiresSignatures reports whether the folder has keys, or cannot be read.
 func requiresSignatures(dir string) bool {
 	entries, err := os.ReadDir(dir)
-	return len(entries) > 0 || ignoreNotExist(err) != nil
+	return len(entries) > 0 || fault.Ignore(err, fs.ErrNotExist) != nil
 }
 
 // checkSignature checks the signature of the store with this digest, if the node has keys. For "" it checks only that

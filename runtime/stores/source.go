@@ -233,7 +233,7 @@ func (s *source) inFile(name string) (err error) {
 func findSum(sums, name string) (digest.Digest, error) {
 	f, size, err := openFile(sums)
 	if err != nil {
-		return "", ignoreNotExist(err)
+		return "", fault.Ignore(err, fs.ErrNotExist)
 	}
 	defer f.Close()
 	sum, err := layout.FindSum(patient(f, size), name)

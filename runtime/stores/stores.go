@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -25,7 +26,7 @@ func Layers(roots ...string) (pinset.Layers, error) {
 			}
 			return nil
 		})
-		if ignoreNotExist(err) != nil {
+		if fault.Ignore(err, fs.ErrNotExist) != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
 		}
 	}
@@ -109,7 +110,7 @@ func (d Disk) InUse(graphRoot string) (map[string]bool, error) {
 			used[c.Image] = true
 			return nil
 		})
-		if ignoreNotExist(err) != nil {
+		if fault.Ignore(err, fs.ErrNotExist) != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", dir, err))
 		}
 	}

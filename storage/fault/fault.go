@@ -1,6 +1,9 @@
 package fault
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Exit codes of both programs. docs/cli.md has their meaning for pinbox, docs/node.md for pinbox-node.
 const (
@@ -40,6 +43,14 @@ func Wrap(effect, cause error) error {
 	err := fmt.Errorf("%w: %w", effect, cause)
 	if f := Of(effect); f != nil {
 		return With(err, f.Exit, f.Hint)
+	}
+	return err
+}
+
+// Ignore returns an error, unless it is the one to ignore.
+func Ignore(err, ignored error) error {
+	if errors.Is(err, ignored) {
+		return nil
 	}
 	return err
 }

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -80,7 +82,7 @@ func EncodeArtifacts(all []Artifact) []byte {
 func (s *Store) Artifacts() ([]Artifact, error) {
 	text, err := decode(s, ArtifactsIndex, maxArtifactsIndex, io.ReadAll)
 	if err != nil {
-		return nil, optional(err)
+		return nil, fault.Ignore(err, fs.ErrNotExist)
 	}
 	var index artifactIndex
 	if err := json.Unmarshal(text, &index); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	bounded "github.com/pinbox/pinbox/storage/document"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -39,7 +40,7 @@ func Open(files fs.FS) *Store {
 // Layers calls take for each layer, the volatile ones first, and returns its first error. Without
 // layers.json the error is fs.ErrNotExist, after the volatile layers were read.
 func (s *Store) Layers(take func(Layer) error) error {
-	if err := optional(list(s, VolatileLayersFile, take)); err != nil {
+	if err := fault.Ignore(list(s, VolatileLayersFile, take), fs.ErrNotExist); err != nil {
 		return err
 	}
 	return list(s, LayersFile, take)
@@ -50,18 +51,10 @@ func (s *Store) Images(take func(Image) error) error { return list(s, ImagesFile
 
 // Containers calls take for each container, the volatile ones first, and returns its first error.
 func (s *Store) Containers(take func(Container) error) error {
-	if err := optional(list(s, VolatileContainersFile, take)); err != nil {
+	if err := fault.Ignore(list(s, VolatileContainersFile, take), fs.ErrNotExist); err != nil {
 		return err
 	}
 	return list(s, ContainersFile, take)
-}
-
-// optional returns the error of a document that may be missing.
-func optional(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // Lock reads the lock in the folder of pinbox.
@@ -76,7 +69,7 @@ func (s *Store) Lock() (pinset.Lock, error) {
 // Delta reads the description of a delta; it is the zero value if the store is not a delta.
 func (s *Store) Delta() (pinset.Delta, error) {
 	d, err := decode(s, OwnDelta, MaxStoreBytes, pinset.DecodeDelta)
-	if optional(err) != nil {
+	if fault.Ignore(err, fs.ErrNotExist) != nil {
 		return d, err
 	}
 	return d, s.countIn(OwnDelta, len(d.Bases)+len(d.Needs))
@@ -104,7 +97,7 @@ func (s *Store) Sets() (map[string]string, error) {
 		}
 		sets[e.Name()] = string(text)
 	}
-	return sets, optional(err)
+	return sets, fault.Ignore(err, fs.ErrNotExist)
 }
 
 // Token identifies the records of a store: it is a digest of the tokens in the lock files of

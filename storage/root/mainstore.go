@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/audit"
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -74,15 +75,7 @@ func (m *MainStore) PutLayer(ctx context.Context, l layout.Layer, files fs.FS) e
 		err = drained
 	}
 	if failed != nil { // the library only says that it could not read
-		return errors.Join(failed, ignoreRead(err, failed))
-	}
-	return err
-}
-
-// ignoreRead returns err unless it is the error of reading that caused it.
-func ignoreRead(err, cause error) error {
-	if errors.Is(err, cause) {
-		return nil
+		return errors.Join(failed, fault.Ignore(err, failed))
 	}
 	return err
 }
