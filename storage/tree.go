@@ -12,8 +12,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/input"
 )
 
@@ -178,7 +178,7 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 			return fmt.Errorf("%s ends after %d of %d bytes: %w", hdr.Name, size-at, hdr.Size, io.ErrUnexpectedEOF)
 		}
 		switch name := path.Clean(hdr.Name); {
-		case sparse(hdr):
+		case compose.IsSparse(hdr):
 			return fmt.Errorf("%s is a sparse file", hdr.Name)
 		case hdr.Typeflag == tar.TypeReg:
 			t.set(name, treeFile{tar: f, at: at, size: hdr.Size})
@@ -190,17 +190,4 @@ func (t *Tree) add(ctx context.Context, f *os.File) error {
 			t.set(name, of)
 		}
 	}
-}
-
-// sparse reports whether a member is a sparse file: its bytes in the archive are not its contents.
-func sparse(hdr *tar.Header) bool {
-	if hdr.Typeflag == tar.TypeGNUSparse {
-		return true
-	}
-	for key := range hdr.PAXRecords {
-		if strings.HasPrefix(key, "GNU.sparse.") {
-			return true
-		}
-	}
-	return false
 }

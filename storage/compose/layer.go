@@ -86,7 +86,7 @@ func (r *reader) add(hdr *tar.Header, tr io.Reader) error {
 	if !hasContent(hdr) {
 		return r.place(hdr, nil)
 	}
-	if isSparse(hdr) { // the stream contains the data without the holes
+	if IsSparse(hdr) { // the stream contains the data without the holes
 		content, err := r.pack.Content(tr)
 		if err != nil {
 			return fmt.Errorf("%q: %w", hdr.Name, err)
@@ -126,7 +126,8 @@ func hasContent(hdr *tar.Header) bool {
 	return hdr.Typeflag == tar.TypeReg || hdr.Typeflag == tar.TypeGNUSparse || hdr.Typeflag == tar.TypeCont
 }
 
-func isSparse(hdr *tar.Header) bool {
+// IsSparse reports whether a member is a sparse file: its bytes in the archive are not its contents.
+func IsSparse(hdr *tar.Header) bool {
 	if hdr.Typeflag == tar.TypeGNUSparse {
 		return true
 	}

@@ -150,7 +150,7 @@ func splitAgain(b *budget, blob Blob, keep map[int]bool, out *scratch) error {
 		if err != nil {
 			return err
 		}
-		if keep[entry] || isSparse(hdr) || !hasContent(hdr) {
+		if keep[entry] || IsSparse(hdr) || !hasContent(hdr) {
 			continue
 		}
 		err = split.file(hdr.Name, hdr.Size, tr, func(body io.Reader) error {
