@@ -37,23 +37,30 @@ type cachedSize func(*pinset.LockedLayer) (int64, bool)
 // packsSize returns the size of the packs of all layers, of those packs that the cache has, and of the
 // largest pack.
 func packsSize(images []storage.Resolved, size cachedSize) (all, cached, largest int64) {
+	for _, l := range distinctLayers(images) {
+		packed, ok := size(l)
+		if ok {
+			cached += packed
+		} else {
+			packed = guessPacked(l)
+		}
+		all, largest = all+packed, max(largest, packed)
+	}
+	return all, cached, largest
+}
+
+// distinctLayers returns the layers of images, each once.
+func distinctLayers(images []storage.Resolved) (all []*pinset.LockedLayer) {
 	seen := map[digest.Digest]bool{}
 	for _, img := range images {
 		for _, l := range img.Layers {
-			if seen[l.DiffID] {
-				continue
+			if !seen[l.DiffID] {
+				seen[l.DiffID] = true
+				all = append(all, l)
 			}
-			seen[l.DiffID] = true
-			packed, ok := size(l)
-			if ok {
-				cached += packed
-			} else {
-				packed = guessPacked(l)
-			}
-			all, largest = all+packed, max(largest, packed)
 		}
 	}
-	return all, cached, largest
+	return all
 }
 
 // guessPacked estimates the size of a layer's pack. The estimate is low, because an estimate that is too
@@ -69,21 +76,14 @@ func guessPacked(l *pinset.LockedLayer) int64 {
 // unpackedSize returns the size of the files of all layers. known has the sizes in an earlier lock, by
 // DiffID. Other sizes are low estimates.
 func unpackedSize(images []storage.Resolved, known map[digest.Digest]int64) (all int64) {
-	seen := map[digest.Digest]bool{}
-	for _, img := range images {
-		for _, l := range img.Layers {
-			if seen[l.DiffID] {
-				continue
+	for _, l := range distinctLayers(images) {
+		size := known[l.DiffID]
+		if size == 0 {
+			if size = l.Size; l.Digest != l.DiffID {
+				size *= 2
 			}
-			seen[l.DiffID] = true
-			size := known[l.DiffID]
-			if size == 0 {
-				if size = l.Size; l.Digest != l.DiffID {
-					size *= 2
-				}
-			}
-			all += size
 		}
+		all += size
 	}
 	return all
 }
