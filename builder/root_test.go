@@ -68,7 +68,7 @@ func TestDirEqualsTheSquashfs(t *testing.T) {
 	o, pins := dir(t, nil)
 	other := options(t, pins.Sets())
 	build(t, other)
-	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, layout.StoreFile)), filepath.Join(o.Out, format.DirFile)
+	ours, theirs := fixtures.Mount(t, filepath.Join(other.Out, layout.StoreFile)), filepath.Join(o.Out, layout.StoreDir)
 	for _, name := range []string{"overlay-images/images.json", "overlay-layers/layers.json"} {
 		if diff := cmp.Diff(records(t, theirs, name), records(t, ours, name)); diff != "" {
 			t.Errorf("%s (-library +pinbox):\n%s", name, diff)
@@ -133,7 +133,7 @@ func TestDirIsAMainStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := crio.New(t, filepath.Join(o.Out, artifact.IgnitionFile))
-	fixtures.Run(t, "cp", "-a", filepath.Join(o.Out, format.DirFile), n.Path("root"))
+	fixtures.Run(t, "cp", "-a", filepath.Join(o.Out, layout.StoreDir), n.Path("root"))
 	pause := "[crio.image]\npause_image = \"" + pins.Pause + "\"\n"
 	if err := os.WriteFile(n.Etc("crio.conf.d/10-pause"), []byte(pause), 0o644); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestVerifyReportsChangesOfADir(t *testing.T) {
 	if got := verify(); got != "" {
 		t.Fatalf("got %s before a change, want no error", got)
 	}
-	store := filepath.Join(o.Out, format.DirFile)
+	store := filepath.Join(o.Out, layout.StoreDir)
 	first := func(pattern string) string {
 		t.Helper()
 		all, err := filepath.Glob(filepath.Join(store, pattern))

@@ -19,9 +19,6 @@ import (
 // Dir is a folder that the containers/storage library writes. It can be CRI-O's main store.
 const Dir Name = "dir"
 
-// DirFile is the store's name in the appliance's folder.
-const DirFile = layout.StoreDir
-
 // libraryDir is for the library's temporary files.
 const libraryDir = ".library"
 
@@ -29,7 +26,7 @@ type dirFormat struct{}
 
 func (dirFormat) Describe() Description {
 	return Description{
-		Name: Dir, File: DirFile,
+		Name: Dir, File: layout.StoreDir,
 		UnsuitableBase: "the short names of layers in a store of format dir are random, and a delta must know them; " +
 			"format squashfs has predictable names",
 		Writable: root.CheckPrivileges, Limitation: root.UserNamespaceWarning,

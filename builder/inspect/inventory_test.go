@@ -264,10 +264,10 @@ func TestInventoryOfAFolderStore(t *testing.T) {
 	r, _ := appliance.Registry(t)
 	o := appliance.Options(t, sample.SetNamed("s", pushLabelled(t, r, "a/b")))
 	o.Appliance.Spec.Store.Format = format.Dir
-	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, format.DirFile)
+	o.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, layout.StoreDir)
 	appliance.Build(t, o)
 	v := readInventory(t, o.Out, inspect.Options{})
-	store := document(t, v, format.DirFile)
+	store := document(t, v, layout.StoreDir)
 	if store.Files < 5 || store.Kind != "store" || store.Check != inspect.Unsigned || v.Images[0].Created.IsZero() {
 		t.Errorf("got %+v and %+v, want a store of several files, and the date of the image", store, v.Images[0])
 	}

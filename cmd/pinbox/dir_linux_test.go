@@ -12,10 +12,10 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // dirBuild is a command of the built program that builds a folder, in a place of the
@@ -63,7 +63,7 @@ func TestDirByTheProgram(t *testing.T) {
 	stdout, stderr, code := runProgram(t, cmd)
 	var result builder.Result
 	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK ||
-		result.Store != format.DirFile || result.StoreDigest != "" || result.StoreSize == 0 {
+		result.Store != layout.StoreDir || result.StoreDigest != "" || result.StoreSize == 0 {
 		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, cli.ExitOK, err, stdout, stderr)
 	}
 	for _, w := range result.Warnings {
