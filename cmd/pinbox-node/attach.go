@@ -62,7 +62,7 @@ func attachCommand() *cobra.Command {
 			}
 			f.settings.Waiting = func(why error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting\n", why) }
 			status, err := f.open().ApplySets(cmd.Context())
-			return showAttached(cmd, output, attached, status, err)
+			return showWithStatus(cmd, output, describeAttached(attached, status), err)
 		},
 	}
 	cmd.Flags().StringVar(&sum, "digest", "",

@@ -21,7 +21,7 @@ func firstbootCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return showStatus(cmd.OutOrStdout(), output, status)
+			return show(cmd.OutOrStdout(), output, shownStatus(status), problem(status))
 		},
 	}
 	f.add(cmd.Flags(), 2*time.Minute)

@@ -22,7 +22,10 @@ forward again. With --to, make another release current that the node keeps.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dry {
 				p, err := f.open().PlanRollback(cmd.Context(), to)
-				return showPlannedRollback(cmd.OutOrStdout(), output, p, err)
+				if err != nil {
+					return err
+				}
+				return show(cmd.OutOrStdout(), output, describePlan(p), nil)
 			}
 			release, err := f.open().Rollback(cmd.Context(), to)
 			if err != nil {

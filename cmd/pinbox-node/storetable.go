@@ -151,11 +151,6 @@ func (a attached) print(w io.Writer) error {
 	return shownStatus(a.Status).print(w)
 }
 
-// showAttached shows the result of attach and the status after the pass that follows it.
-func showAttached(cmd *cobra.Command, output cli.Output, a stores.Attached, s runtime.Status, err error) error {
-	return showWithStatus(cmd, output, describeAttached(a, s), err)
-}
-
 func describeAttached(a stores.Attached, s runtime.Status) attached {
 	text := fmt.Sprintf("the store %s is attached at slot %s: %d images", stores.Short(a.Store.ID), a.Store.Slot,
 		a.Store.Images)
@@ -248,13 +243,6 @@ func describePlan(p node.Plan) plannedRelease {
 	return shown
 }
 
-func showPlannedRollback(w io.Writer, output cli.Output, p node.Plan, err error) error {
-	if err != nil {
-		return err
-	}
-	return show(w, output, describePlan(p), nil)
-}
-
 // showPlannedAttach shows what a dry run of an attach has found.
 func showPlannedAttach(w io.Writer, output cli.Output, n *node.Node, a stores.Attached) error {
 	shown := plannedRelease{Pinned: []string{}, Unpinned: []string{}, text: "the current release stays, with its sets"}
@@ -298,11 +286,7 @@ func showWithStatus(cmd *cobra.Command, output cli.Output, a attached, err error
 	if err != nil {
 		return fmt.Errorf("%s, but: %w", a.text, err)
 	}
-	var unhealthy error
-	if !a.Status.Healthy() {
-		unhealthy = errUnhealthy
-	}
-	return show(cmd.OutOrStdout(), output, a, unhealthy)
+	return show(cmd.OutOrStdout(), output, a, problem(a.Status))
 }
 
 // detached is the result of `detach --output json`.

@@ -30,11 +30,6 @@ func show(w io.Writer, output cli.Output, result shown, problem error) error {
 	return errors.Join(output.Encode(w, result), problem)
 }
 
-// showStatus shows a status, and returns its problem.
-func showStatus(w io.Writer, output cli.Output, s runtime.Status) error {
-	return show(w, output, shownStatus(s), problem(s))
-}
-
 // errUnhealthy is the error of a command whose result shows a problem of the node.
 var errUnhealthy = fault.New(fault.Other, "the node is not in its desired state", "")
 
