@@ -135,7 +135,7 @@ func (t *tree) allocate(next int64, additions []Addition) int64 {
 	t.rootSize, t.dirSize = int64(len(t.rootContent())), int64(len(t.dirContent(additions, starts)))
 	t.dirAt = t.rootAt + sectors(t.rootSize)
 	t.tablesAt = t.dirAt + sectors(t.dirSize)
-	return t.tablesAt + 2*sectors(t.tableSize())
+	return t.tablesAt + 2*sectors(int64(len(t.pathTable(binary.LittleEndian))))
 }
 
 // write returns the changes in the base, and the new data.
@@ -327,11 +327,6 @@ type folder struct {
 	name   string
 	extent uint32
 	parent int // row, from 1
-}
-
-// tableSize is the size of a path table with Dir, in bytes.
-func (t *tree) tableSize() int64 {
-	return int64(len(t.pathTable(binary.LittleEndian)))
 }
 
 // pathTable is the table with the new extent of the root, and with Dir. Few programs read it.

@@ -459,7 +459,8 @@ func (s *session) admit(store Store, c content) error {
 	if err != nil {
 		return err
 	}
-	delta := withReads(c.Delta)
+	delta := c.Delta
+	delta.Needs = needsOf(delta.Requires()) // also those with contents of its layers, if it is thin
 	if _, err = s.mounts.bases(store, delta, mounted); errors.Is(err, ErrNoBase) {
 		err = &NoBaseError{error: err, mounts: s.mounts, delta: delta}
 	}

@@ -32,13 +32,6 @@ const (
 	thinExtra = 16 << 20
 )
 
-// withReads returns a description in which all layers of other stores are needs: those below the layers of the delta,
-// and those with contents of them.
-func withReads(d pinset.Delta) pinset.Delta {
-	d.Needs = needsOf(d.Requires())
-	return d
-}
-
 func needsOf(layers []string) (all []pinset.Need) {
 	for _, id := range layers {
 		all = append(all, pinset.Need{Layer: id, Link: layout.LinkName(id)})

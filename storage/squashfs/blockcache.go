@@ -30,11 +30,6 @@ const (
 	cachedBlocks = 8
 )
 
-// newBlockCache returns a cache for packs with the options.
-func newBlockCache(opts Options) *BlockCache {
-	return &BlockCache{opts: opts, held: make([]heldBlock, cachedAhead/opts.BlockSize+cachedBlocks)}
-}
-
 // Fill makes the cache take the blocks that are read from a file of a Reader, if its image has the compression and
 // the block size of the packs.
 func (c *BlockCache) Fill(f fs.File) {

@@ -66,7 +66,7 @@ func NewCompressor(opts Options) (*Compressor, error) {
 // Cache returns a cache of blocks for the packs of the compressor. It is called before the first one.
 func (c *Compressor) Cache() *BlockCache {
 	if c.cache == nil {
-		c.cache = newBlockCache(c.opts)
+		c.cache = &BlockCache{opts: c.opts, held: make([]heldBlock, cachedAhead/c.opts.BlockSize+cachedBlocks)}
 	}
 	return c.cache
 }

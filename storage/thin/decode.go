@@ -1,6 +1,7 @@
 package thin
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,7 +25,8 @@ func decodeIndex(content []byte, limits Limits) (*index, error) {
 		return nil, damaged("its index: %w", err)
 	}
 	x, d := &index{}, &decoder{rest: raw}
-	x.decode(d, limits.withDefaults())
+	limits.Size = cmp.Or(limits.Size, 128<<30)
+	x.decode(d, limits)
 	if d.err == nil && len(d.rest) > 0 {
 		d.fail(fmt.Errorf("%d bytes follow its index", len(d.rest)))
 	}

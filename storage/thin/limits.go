@@ -1,17 +1,10 @@
 package thin
 
-import "cmp"
-
 // Limits of what a reader of a thin delta accepts, whose author may be hostile. A field that is zero
 // has its default.
 type Limits struct {
 	// Size of the tar stream of a layer in bytes; compose.DefaultSize by default.
 	Size int64
-}
-
-func (l Limits) withDefaults() Limits {
-	l.Size = cmp.Or(l.Size, 128<<30)
-	return l
 }
 
 const (
