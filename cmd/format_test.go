@@ -150,9 +150,9 @@ func TestDocumentsOfOtherVersions(t *testing.T) {
 			}
 		})
 	}
-	_, err = fleet.Decode(strings.NewReader(`{"apiVersion":"pinbox.dev/v1","kind":"NodeImageStatus","metadata":{"name":"a"}}`))
+	_, err = fleet.Decode([]byte(`{"apiVersion":"pinbox.dev/v1","kind":"NodeImageStatus","metadata":{"name":"a"}}`))
 	checkOtherVersion(t, err, pinset.ErrNewer)
-	_, err = fleet.Decode(strings.NewReader(
+	_, err = fleet.Decode([]byte(
 		`{"kind":"List","items":[{"apiVersion":"pinbox.dev/v1","kind":"NodeImageStatus","metadata":{"name":"a"}}]}`))
 	checkOtherVersion(t, err, pinset.ErrNewer)
 }

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -88,7 +87,7 @@ func (a API) reports(ctx context.Context) (map[string]fleet.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrAPI, err)
 	}
-	objects, err := fleet.Decode(bytes.NewReader(content))
+	objects, err := fleet.Decode(content)
 	if err != nil {
 		return nil, err
 	}

@@ -81,8 +81,14 @@ func Read(paths []string, keys Keys) (objects []Object, broken map[string]error,
 			}
 		}
 	}
+	left := budget{maxNodes, maxElements}
 	for _, file := range slices.Concat(named, files) {
 		more, err := readFile(file, keys)
+		for _, o := range more {
+			if err == nil {
+				err = left.spend(o)
+			}
+		}
 		switch {
 		case err == nil:
 			objects = append(objects, more...)
@@ -102,15 +108,12 @@ func readFile(file string, keys Keys) ([]Object, error) {
 		return nil, err
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, maxListBytes+1))
+	content, err := io.ReadAll(io.LimitReader(f, maxListBytes+1)) // a byte more, which Decode refuses
 	if err != nil {
 		return nil, err
 	}
-	if len(content) > maxListBytes {
-		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
-	}
 	if len(keys) == 0 {
-		return Decode(bytes.NewReader(content))
+		return Decode(content)
 	}
 	sum, err := signature.ReadBeside(file, nil)
 	if err != nil {
@@ -120,7 +123,7 @@ func readFile(file string, keys Keys) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := Decode(bytes.NewReader(content))
+	objects, err := Decode(content)
 	for _, o := range objects {
 		if err == nil {
 			err = speaksFor(o.Metadata.Name, nodes)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"math"
@@ -131,10 +132,44 @@ func TestListOfEmptyObjects(t *testing.T) {
 	text := []byte(`{"kind":"List","items":[` + strings.Repeat("{},", 1<<20) + `{}]}`)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := fleet.Decode(bytes.NewReader(text))
+	_, err := fleet.Decode(text)
 	runtime.ReadMemStats(&after)
 	if got := (after.TotalAlloc - before.TotalAlloc) / uint64(len(text)); !errors.Is(err, fleet.ErrNotReport) || got > 10 {
 		t.Errorf("got %d bytes for each byte, %v; want at most 10, and %v", got, err, fleet.ErrNotReport)
+	}
+}
+
+// The lists within a report, and all reports together, have limits: a value of two bytes takes a hundred in memory.
+func TestReportsHaveABudget(t *testing.T) {
+	object := func(node, status string) string {
+		return `{"apiVersion":"pinbox.dev/v1alpha1","kind":"NodeImageStatus","metadata":{"name":"` + node + `"},"status":{` +
+			status + `}}`
+	}
+	list := func(element string, n int) string { return `"` + element + `":[` + strings.Repeat("{},", n) + `{}]` }
+	var many []string
+	for i := range 20_001 {
+		many = append(many, object(fmt.Sprint("n", i), ""))
+	}
+	for what, text := range map[string]string{
+		"conditions": object("a", list("conditions", 1<<20)),
+		"sets":       `{"kind":"List","items":[` + object("a", list("sets", 1<<20)) + `]}`,
+		"nodes":      `{"kind":"List","items":[` + strings.Join(many, ",") + `]}`,
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := fleet.Decode([]byte(text))
+		runtime.ReadMemStats(&after)
+		if got := (after.TotalAlloc - before.TotalAlloc) >> 20; !errors.Is(err, fleet.ErrNotReport) || got > 50 {
+			t.Errorf("%s: got %d MiB, %v; want at most 50, and %v", what, got, err, fleet.ErrNotReport)
+		}
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		write(t, filepath.Join(dir, name+".json"), object(name, list("sets", 400_000)))
+	}
+	objects, broken, err := fleet.Read([]string{dir}, nil)
+	if err != nil || len(objects) != 2 || !strings.Contains(fmt.Sprint(broken), "elements") {
+		t.Errorf("got %d objects, %v, %v; want two, and a file beyond the budget", len(objects), broken, err)
 	}
 }
 
@@ -182,7 +217,7 @@ func TestReportsHaveNoLines(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, text := range map[string]string{"one": string(one), "a list": `{"kind":"List","items":[` + string(one) + `]}`} {
-		objects, err := fleet.Decode(strings.NewReader(text))
+		objects, err := fleet.Decode([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +323,7 @@ func TestKeysOfNodes(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"pinbox.dev/v1alpha1","kind":"NodeImageStatus","metadata":{"name":"a"},"status":{"sets":[{"name":"s"}]}}`))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		objects, err := fleet.Decode(bytes.NewReader(content))
+		objects, err := fleet.Decode(content)
 		if err != nil {
 			return
 		}

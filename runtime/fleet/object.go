@@ -65,14 +65,24 @@ const maxListBytes = 100 << 20
 var ErrNotReport = fault.New(fault.Input, "no report of a node",
 	"name files of `pinbox-node report`, or of `kubectl get nis -o json`")
 
+// maxNodes is how many reports a list, or all files together, may have; maxValues how many JSON values one stream, and
+// maxElements how many elements all lists of these reports together: a value of two bytes takes a hundred in memory.
+// 10,000 nodes have a tenth of the elements.
+const maxNodes, maxValues, maxElements = 20_000, 2 << 20, 1 << 20
+
 // Decode reads an object, or a list of them.
-func Decode(r io.Reader) ([]Object, error) {
-	limited := &io.LimitedReader{R: r, N: maxListBytes + 1}
+func Decode(content []byte) ([]Object, error) {
+	if len(content) > maxListBytes {
+		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
+	}
+	if tooMany(content) {
+		return nil, fmt.Errorf("%w: more than %d values", ErrNotReport, maxValues)
+	}
 	var list struct {
 		Object
 		Items items `json:"items"`
 	}
-	dec := json.NewDecoder(limited)
+	dec := json.NewDecoder(bytes.NewReader(content))
 	err := dec.Decode(&list)
 	if err == nil {
 		if _, end := dec.Token(); !errors.Is(end, io.EOF) { // as `cat` makes of two files
@@ -80,8 +90,6 @@ func Decode(r io.Reader) ([]Object, error) {
 		}
 	}
 	switch {
-	case limited.N == 0:
-		return nil, fmt.Errorf("%w: more than %d MiB", ErrNotReport, maxListBytes>>20)
 	case pinset.OtherVersion(err):
 		return nil, fmt.Errorf("report of %w", err)
 	case err != nil:
@@ -102,6 +110,47 @@ func Decode(r io.Reader) ([]Object, error) {
 	return list.Items, nil
 }
 
+// tooMany reports whether a JSON text has too many values: each follows a bracket, a comma or a colon.
+func tooMany(text []byte) bool {
+	quoted, values := false, 0
+	for i := 0; i < len(text) && values <= maxValues; i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == '{' || c == '[' || c == ',' || c == ':'):
+			values++
+		}
+	}
+	return values > maxValues
+}
+
+// elements is how many elements the lists of a report have. What a store has is checked, and takes its bytes.
+func (o Object) elements() int {
+	n := len(o.Metadata.Owners)
+	if r := o.Status; r != nil {
+		n += len(r.Pools) + len(r.Conditions) + len(r.Sets) + len(r.Failures) + len(r.Space) + len(r.Errors) + len(r.Kept) +
+			len(r.Stores) + len(r.Wanted)
+	}
+	return n
+}
+
+// budget is what is left of the limits.
+type budget struct{ nodes, elements int }
+
+// spend returns an error if an object is too much.
+func (b *budget) spend(o Object) error {
+	b.nodes, b.elements = b.nodes-1, b.elements-o.elements()
+	if b.nodes < 0 {
+		return fmt.Errorf("more than %d nodes", maxNodes)
+	}
+	if b.elements < 0 {
+		return fmt.Errorf("more than %d elements of lists", maxElements)
+	}
+	return nil
+}
+
 // items are the objects of a list.
 type items []Object
 
@@ -112,12 +161,16 @@ func (all *items) UnmarshalJSON(text []byte) error {
 	if _, err := dec.Token(); err != nil {
 		return err
 	}
+	left := budget{maxNodes, maxElements}
 	for dec.More() {
 		var o Object
 		if err := dec.Decode(&o); err != nil {
 			return err
 		}
 		if err := o.check(); err != nil {
+			return err
+		}
+		if err := left.spend(o); err != nil {
 			return err
 		}
 		o.Clean()
