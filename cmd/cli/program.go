@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,12 @@ type SystemError = struct {
 // Run executes the command that args name and reports its error. It returns the exit code.
 func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	began := false
+	for _, arg := range args { // its errors name it, and would have lines that somebody else chose
+		if strings.Contains(arg, "\n") {
+			return p.report(printable{Writer: stderr, errors: true, unread: func() {}}, p.Root,
+				Usagef("the argument %q has a line feed", arg))
+		}
+	}
 	p.Root.SilenceUsage, p.Root.SilenceErrors = true, true
 	p.Root.PersistentPreRun = func(*cobra.Command, []string) { began = true }
 	addGeneral(p.Root)

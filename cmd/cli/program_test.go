@@ -167,3 +167,13 @@ func TestInterruptedCommandSaysWhatIsKept(t *testing.T) {
 		t.Errorf("got exit code %d and %q, want 130 and %q", code, errOut.String(), want)
 	}
 }
+
+// An argument makes no line of its own: whoever named a file would choose what it says.
+func TestArgumentsHaveNoLines(t *testing.T) {
+	for _, args := range [][]string{{"work", "a\nready"}, {"work", "--output=a\nready"}, {"a\nready"}} {
+		code, out, text := runProgram(t.Context(), nil, args...)
+		if code != ExitUsage || out != "" || !strings.Contains(text, `a\nready`) || strings.Contains(text, "\nready") {
+			t.Errorf("%q: got exit code %d, %q and %q, want %d and the argument in quotes", args, code, out, text, ExitUsage)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/root"
@@ -47,7 +48,7 @@ func (r Records) file() string { return filepath.Join(r.Dir, "aside.json") }
 
 // read reads the file. Without it, nothing is set aside.
 func (r Records) read() (d document, err error) {
-	content, err := os.ReadFile(r.file())
+	content, err := input.Read(r.file())
 	if err == nil {
 		err = pinset.Decode(bytes.NewReader(content), version, &d)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -36,13 +37,13 @@ func (p *Pins) path() string {
 // them. others reports whether another file pins an image: a later one, which replaces them, or an earlier one, whose
 // pins the drop-in has, too.
 func (p *Pins) Current() (images []pinset.Image, exact bool, others func(name string) bool, err error) {
-	config, configErr := ReadConfig(os.DirFS(p.Dir)) // Check reports the error
+	config, configErr := ReadConfig(input.Dir(p.Dir)) // Check reports the error
 	theirs := config.Earlier
 	if configErr == nil && config.PinnedBy != PinnedImagesPath {
 		theirs = config.PinnedImages
 	}
 	others = newPatterns(theirs).match
-	content, err := os.ReadFile(p.path())
+	content, err := input.Config(p.path())
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, others, nil
 	}
@@ -71,12 +72,12 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 	if err := os.Mkdir(filepath.Dir(p.path()), 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
-	config, configErr := ReadConfig(os.DirFS(p.Dir))
+	config, configErr := ReadConfig(input.Dir(p.Dir))
 	if _, err := atomicfile.WriteOutside(p.path(), renderPins(images, config), 0o644); err != nil {
 		return false, fmt.Errorf("pin images: %w", err)
 	}
 	if configErr != nil {
-		if _, err := ReadConfig(os.DirFS(p.Dir)); err != nil { // it may have been the old drop-in
+		if _, err := ReadConfig(input.Dir(p.Dir)); err != nil { // it may have been the old drop-in
 			return false, nil
 		}
 	}
@@ -90,7 +91,7 @@ func (p *Pins) Apply(ctx context.Context, images []pinset.Image) (reloaded bool,
 // Check returns an error if CRI-O's configuration does not pin these images, or lets CRI-O remove
 // them.
 func (p *Pins) Check(images []pinset.Image) error {
-	config, err := ReadConfig(os.DirFS(p.Dir))
+	config, err := ReadConfig(input.Dir(p.Dir))
 	if err != nil {
 		return err
 	}

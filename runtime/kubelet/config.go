@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/distribution/reference"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -53,7 +53,7 @@ const defaultThreshold = 85
 func ReadConfig(files ...string) (Config, error) {
 	c := Config{GCPercent: defaultThreshold, Policy: PolicyPreloaded}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
+		content, err := input.Config(file)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/input"
 )
 
 // Dir is the folder of the kubelet's state.
@@ -103,7 +104,7 @@ func readRecords(dir string, take func(path string, r pullRecord)) error {
 }
 
 func readRecord(path string) (r pullRecord, err error) {
-	f, err := os.Open(path)
+	f, err := input.Open(path)
 	if err != nil {
 		return r, err
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -41,7 +42,7 @@ type rendered struct {
 // operator does not manage it. A file that cannot be read is one without metadata: it is the operator's.
 func readRendered(crioDir string) (r rendered, found bool) {
 	name := filepath.Join(filepath.Dir(filepath.Clean(crioDir)), "machine-config-daemon", "currentconfig")
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if err != nil {
 		return r, false
 	}

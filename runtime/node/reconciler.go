@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/wanted"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -104,9 +105,9 @@ func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, er
 		}
 	}
 
-	config, _ := crio.ReadConfig(os.DirFS(n.s.CRIODir)) // the pass reports the error
-	images, _ := n.imageStores()                        // and also this one
-	slots, _, others, _ := n.slots()                    // and also the error of slots
+	config, _ := crio.ReadConfig(input.Dir(n.s.CRIODir)) // the pass reports the error
+	images, _ := n.imageStores()                         // and also this one
+	slots, _, others, _ := n.slots()                     // and also the error of slots
 	slots = append(slots, others...)
 	hidden, runningErr := n.checkRunning(ctx, config, images, slots)
 	conf.Disk = stores.Disk{

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -71,7 +72,7 @@ func (n *Node) hidden(ctx context.Context, running crio.Config, named []string) 
 
 // checkPolicy returns an ErrPolicy if a signature policy demands signatures that images of stores do not have.
 func checkPolicy(policyFile string, roots []string) error {
-	content, err := os.ReadFile(policyFile)
+	content, err := input.Config(policyFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // CRI-O does not start
 	}

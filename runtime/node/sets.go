@@ -12,6 +12,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/watch"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -65,7 +66,7 @@ func (n *Node) withoutSets(missing error) error {
 
 // folderSets reads the sets of the folder for the node's pools.
 func (n *Node) folderSets() ([]pinset.Set, error) {
-	sets, err := watch.ReadSets(os.DirFS(n.s.Sets))
+	sets, err := watch.ReadSets(input.Dir(n.s.Sets))
 	if len(sets) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
 		if own, ownErr := n.ownSets(); len(own) > 0 || ownErr != nil {
 			sets, err = own, ownErr
@@ -87,7 +88,7 @@ func (n *Node) wanted() ([]pinset.Image, error) {
 	if errors.Is(err, fs.ErrNotExist) { // such a node need not have the folder
 		err = nil
 	}
-	config, configErr := crio.ReadConfig(os.DirFS(n.s.CRIODir))
+	config, configErr := crio.ReadConfig(input.Dir(n.s.CRIODir))
 	pinned := pinset.Set{}
 	for _, pin := range config.PinnedImages {
 		if img, err := pinset.ParseImage(pin); err == nil { // else it is a pattern

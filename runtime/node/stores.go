@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/systemd"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -89,7 +89,7 @@ func (n *Node) slots() (slots, configured, others []string, err error) {
 func storageConf(crioDir string) (crio.Storage, error) {
 	root := filepath.Dir(filepath.Dir(filepath.Clean(crioDir)))
 	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
-		content, err := os.ReadFile(filepath.Join(root, name))
+		content, err := input.Config(filepath.Join(root, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -103,7 +103,7 @@ func storageConf(crioDir string) (crio.Storage, error) {
 
 // imageStores are the additional image stores that CRI-O has: those of storage.conf, and those of its own files.
 func (n *Node) imageStores() ([]string, error) {
-	config, err := crio.ReadConfig(os.DirFS(n.s.CRIODir))
+	config, err := crio.ReadConfig(input.Dir(n.s.CRIODir))
 	storage, confErr := storageConf(n.s.CRIODir)
 	var options []string
 	for _, store := range storage.Stores { // ReloadConfigurationFile in containers/storage, types/options.go
@@ -116,7 +116,7 @@ func (n *Node) imageStores() ([]string, error) {
 // mainStores are the graph roots of CRI-O's own store by its files: that of its images, and of its containers if that
 // is another.
 func (n *Node) mainStores() (roots []string) {
-	config, _ := crio.ReadConfig(os.DirFS(n.s.CRIODir)) // the pass reports the error
+	config, _ := crio.ReadConfig(input.Dir(n.s.CRIODir)) // the pass reports the error
 	storage, _ := storageConf(n.s.CRIODir)
 	roots = append(roots, cmp.Or(config.Root, storage.GraphRoot, crio.DefaultRoot))
 	if storage.ImageStore != "" {
@@ -127,7 +127,7 @@ func (n *Node) mainStores() (roots []string) {
 
 // runRoots are the folders of containers/storage that may have records which do not survive a reboot.
 func (n *Node) runRoots() (roots []string) {
-	config, _ := crio.ReadConfig(os.DirFS(n.s.CRIODir)) // the pass reports the error
+	config, _ := crio.ReadConfig(input.Dir(n.s.CRIODir)) // the pass reports the error
 	storage, _ := storageConf(n.s.CRIODir)
 	for _, root := range []string{config.RunRoot, storage.RunRoot, crio.DefaultRunRoot} {
 		if root != "" && !slices.Contains(roots, root) {

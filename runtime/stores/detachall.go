@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -44,7 +45,7 @@ func (r releases) forget(s *State) error {
 	if current := s.release(s.Current); current != nil {
 		var names []string
 		for name, text := range current.Sets {
-			now, err := os.ReadFile(filepath.Join(r.sets, name))
+			now, err := input.Read(filepath.Join(r.sets, name))
 			if err == nil && string(now) == text { // nobody has changed it
 				names = append(names, name)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -273,7 +274,7 @@ func (r releases) saveSets(s *State, next map[string]string) error {
 	}
 	sets := map[string]string{}
 	for _, name := range slices.AppendSeq(names, maps.Keys(next)) {
-		text, err := os.ReadFile(filepath.Join(r.sets, name))
+		text, err := input.Read(filepath.Join(r.sets, name))
 		switch {
 		case errors.Is(err, fs.ErrNotExist): // removed by a user
 		case err != nil:
@@ -311,7 +312,7 @@ func (r releases) stale(s State, current Release) bool {
 func (r releases) others(s State) (names []string, of string) {
 	entries, _ := os.ReadDir(r.sets) // whoever reads the sets reports the error
 	for _, e := range entries {
-		content, err := os.ReadFile(filepath.Join(r.sets, e.Name()))
+		content, err := input.Read(filepath.Join(r.sets, e.Name()))
 		text := string(content)
 		if current := s.release(s.Current); err != nil || current != nil && current.Sets[e.Name()] == text {
 			continue
@@ -330,7 +331,7 @@ func (r releases) others(s State) (names []string, of string) {
 // has reports whether the folder has these sets.
 func (r releases) has(sets map[string]string) bool {
 	for name, text := range sets {
-		if found, err := os.ReadFile(filepath.Join(r.sets, name)); err != nil || string(found) != text {
+		if found, err := input.Read(filepath.Join(r.sets, name)); err != nil || string(found) != text {
 			return false
 		}
 	}

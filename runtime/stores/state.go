@@ -17,6 +17,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/verity"
@@ -188,7 +189,7 @@ func ReadState(dir string) (State, error) {
 }
 
 func decodeState(path string) (s State, err error) {
-	content, err := os.ReadFile(path)
+	content, err := input.Read(path)
 	if err != nil {
 		return s, err
 	}

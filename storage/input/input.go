@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/pinbox/pinbox/storage/fault"
@@ -20,6 +21,17 @@ var ErrNotRegular = fault.New(fault.Input, "not a regular file",
 
 // Open opens a regular file for reading. A folder is an error of reading, EISDIR.
 func Open(name string) (*os.File, error) { return open(name, false) }
+
+// Dir is a folder as a file system, as os.DirFS is, but of what is in it, only folders and regular files are opened.
+type Dir string
+
+// Open implements fs.FS.
+func (d Dir) Open(name string) (fs.File, error) {
+	if fi, err := fs.Stat(os.DirFS(string(d)), name); err != nil || fi.IsDir() {
+		return os.DirFS(string(d)).Open(name)
+	}
+	return Open(filepath.Join(string(d), name))
+}
 
 // Medium opens a regular file or a block device, such as a disk or a CD, for reading.
 func Medium(name string) (*os.File, error) { return open(name, true) }
@@ -68,14 +80,36 @@ func piped(ctx context.Context, open func() (io.ReadCloser, error)) (io.ReadClos
 	}
 }
 
-// Read reads a regular file.
-func Read(name string) ([]byte, error) {
+// ErrTooLarge reports a file that is larger than any of its kind.
+var ErrTooLarge = fault.New(fault.Input, "too large", "it is not the file that it has the name of: replace it")
+
+// maxConfig bounds the configuration of a program, in bytes.
+const maxConfig = 1 << 20
+
+// Read reads a regular file of at most 64 MiB.
+func Read(name string) ([]byte, error) { return read(name, maxPiped) }
+
+// Config reads a regular file with the configuration of a program, of at most 1 MiB.
+func Config(name string) ([]byte, error) { return read(name, maxConfig) }
+
+func read(name string, most int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
 		return nil, err
 	}
-	content, err := io.ReadAll(f)
-	return content, errors.Join(err, f.Close())
+	defer f.Close()
+	var content []byte
+	fi, err := f.Stat()
+	if err == nil && fi.Size() <= most { // a larger one takes no memory
+		content, err = io.ReadAll(io.LimitReader(f, most+1)) // files of /proc have no size
+	}
+	if err == nil && max(fi.Size(), int64(len(content))) > most {
+		err = fmt.Errorf("%s: %w: more than %d MiB", name, ErrTooLarge, most>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 func open(name string, disk bool) (*os.File, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -55,5 +56,39 @@ func TestPipeWithoutAWriter(t *testing.T) {
 	}
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Of a folder, no pipe and no device is opened, whatever its name, and no file is read that is larger than its kind is.
+func TestFilesOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large")
+	for _, err := range []error{
+		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Symlink("/dev/zero", filepath.Join(dir, "device")),
+		os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600), os.WriteFile(large, nil, 0o600),
+		os.Truncate(large, 1<<40),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pipe", "device"} {
+		if _, err := fs.ReadFile(input.Dir(dir), name); !errors.Is(err, input.ErrNotRegular) {
+			t.Errorf("%s: got %v, want %v", name, err, input.ErrNotRegular)
+		}
+		if _, err := input.Config(filepath.Join(dir, name)); !errors.Is(err, input.ErrNotRegular) {
+			t.Errorf("%s as a configuration: got %v, want %v", name, err, input.ErrNotRegular)
+		}
+	}
+	if content, err := fs.ReadFile(input.Dir(dir), "file"); string(content) != "content" || err != nil {
+		t.Errorf("got %q, %v, want the content", content, err)
+	}
+	if entries, err := fs.ReadDir(input.Dir(dir), "."); len(entries) != 4 || err != nil {
+		t.Errorf("got %v, %v, want four entries", entries, err)
+	}
+	for _, read := range []func(string) ([]byte, error){input.Config, input.Read} {
+		if _, err := read(large); !errors.Is(err, input.ErrTooLarge) {
+			t.Errorf("got %v, want %v", err, input.ErrTooLarge)
+		}
 	}
 }

@@ -1,16 +1,17 @@
 package layout
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -164,15 +165,14 @@ func (c NodeConfig) Render() []byte {
 // Unknown fields and other versions are errors, and the error names the file.
 func ReadNodeConfig(path string) (NodeConfig, error) {
 	c := NodeConfig{Version: NodeConfigVersion, KeepPrevious: DefaultKeepPrevious}
-	file, err := os.Open(path)
+	content, err := input.Config(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
 	}
 	if err != nil {
 		return NodeConfig{}, err
 	}
-	defer file.Close()
-	if err = pinset.Decode(file, NodeConfigVersion, &c); err == nil {
+	if err = pinset.Decode(bytes.NewReader(content), NodeConfigVersion, &c); err == nil {
 		err = c.Validate()
 	}
 	if err != nil {
