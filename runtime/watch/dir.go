@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -29,7 +30,7 @@ func ReadSets(fsys fs.FS) ([]pinset.Set, error) {
 		if e.IsDir() || !isSet(e.Name()) {
 			continue
 		}
-		content, err := fs.ReadFile(fsys, e.Name())
+		content, err := read(fsys, e.Name())
 		more, err := decode(content, err, e.Name(), sets)
 		if err != nil {
 			errs = append(errs, &pinset.FileError{File: e.Name(), Revision: digest.FromBytes(content).String(), Err: err})
@@ -37,6 +38,26 @@ func ReadSets(fsys fs.FS) ([]pinset.Set, error) {
 		sets = append(sets, more...)
 	}
 	return sets, errors.Join(errs...)
+}
+
+// maxFile is the size of the largest file, in bytes: a set has 500 images of 447 bytes at most, and each value of JSON or
+// YAML takes many times its bytes.
+const maxFile = 4 << 20
+
+func read(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(content) > maxFile {
+		err = fmt.Errorf("%s: more than %d MiB: make several files of it", name, maxFile>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return content, nil
 }
 
 // isSet excludes backups, hidden files and locks.

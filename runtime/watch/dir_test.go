@@ -142,3 +142,16 @@ func TestForPools(t *testing.T) {
 		}
 	}
 }
+
+// A file without an end is not read to its end.
+func TestSetWithoutAnEnd(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "a.yaml")
+	if err := errors.Join(os.WriteFile(name, nil, 0o600), os.Truncate(name, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	_, err := watch.ReadSets(os.DirFS(dir))
+	if err == nil || !strings.Contains(err.Error(), "more than 4 MiB") {
+		t.Errorf("got %v, want that it is too large", err)
+	}
+}
