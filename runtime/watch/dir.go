@@ -40,8 +40,8 @@ func ReadSets(fsys fs.FS) ([]pinset.Set, error) {
 	return sets, errors.Join(errs...)
 }
 
-// maxFile is the size of the largest file, in bytes: a set has 500 images of 447 bytes at most, and each value of JSON or
-// YAML takes many times its bytes.
+// maxFile is the size of the largest file, in bytes: a set has 500 images of 447 bytes at most, and each value of
+// JSON or YAML takes many times its bytes.
 const maxFile = 4 << 20
 
 func read(fsys fs.FS, name string) ([]byte, error) {
