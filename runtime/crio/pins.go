@@ -43,7 +43,7 @@ func (p *Pins) Current() (images []pinset.Image, exact bool, others func(name st
 		theirs = config.PinnedImages
 	}
 	others = newPatterns(theirs).match
-	content, err := input.Config(p.path())
+	content, err := input.Read(p.path()) // it has a line for each pin
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, false, others, nil
 	}

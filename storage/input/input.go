@@ -83,11 +83,12 @@ func piped(ctx context.Context, open func() (io.ReadCloser, error)) (io.ReadClos
 // ErrTooLarge reports a file that is larger than any of its kind.
 var ErrTooLarge = fault.New(fault.Input, "too large", "it is not the file that it has the name of: replace it")
 
-// maxConfig bounds the configuration of a program, in bytes.
-const maxConfig = 1 << 20
+// maxConfig bounds the configuration of a program, and maxRead any other file, in bytes: the largest is an Ignition
+// config with 64 MiB of files, in base64.
+const maxConfig, maxRead = 1 << 20, 128 << 20
 
-// Read reads a regular file of at most 64 MiB.
-func Read(name string) ([]byte, error) { return read(name, maxPiped) }
+// Read reads a regular file of at most 128 MiB.
+func Read(name string) ([]byte, error) { return read(name, maxRead) }
 
 // Config reads a regular file with the configuration of a program, of at most 1 MiB.
 func Config(name string) ([]byte, error) { return read(name, maxConfig) }
@@ -134,6 +135,10 @@ func open(name string, disk bool) (*os.File, error) {
 }
 
 func check(name string, fi fs.FileInfo, disk bool) error {
+	// A link to it is how administrators take away a file of a folder of drop-ins: it is empty.
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(fi, null) {
+		return nil
+	}
 	kind := ""
 	switch mode := fi.Mode(); {
 	case mode.IsRegular(), disk && mode&(fs.ModeDevice|fs.ModeCharDevice) == fs.ModeDevice:

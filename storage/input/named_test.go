@@ -66,7 +66,7 @@ func TestFilesOfOthers(t *testing.T) {
 	for _, err := range []error{
 		syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600), os.Symlink("/dev/zero", filepath.Join(dir, "device")),
 		os.WriteFile(filepath.Join(dir, "file"), []byte("content"), 0o600), os.WriteFile(large, nil, 0o600),
-		os.Truncate(large, 1<<40),
+		os.Truncate(large, 1<<40), os.Symlink(os.DevNull, filepath.Join(dir, "masked")),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -83,8 +83,11 @@ func TestFilesOfOthers(t *testing.T) {
 	if content, err := fs.ReadFile(input.Dir(dir), "file"); string(content) != "content" || err != nil {
 		t.Errorf("got %q, %v, want the content", content, err)
 	}
-	if entries, err := fs.ReadDir(input.Dir(dir), "."); len(entries) != 4 || err != nil {
-		t.Errorf("got %v, %v, want four entries", entries, err)
+	if content, err := fs.ReadFile(input.Dir(dir), "masked"); len(content) > 0 || err != nil {
+		t.Errorf("a file that an administrator has masked: got %q, %v, want nothing", content, err)
+	}
+	if entries, err := fs.ReadDir(input.Dir(dir), "."); len(entries) != 5 || err != nil {
+		t.Errorf("got %v, %v, want five entries", entries, err)
 	}
 	for _, read := range []func(string) ([]byte, error){input.Config, input.Read} {
 		if _, err := read(large); !errors.Is(err, input.ErrTooLarge) {
