@@ -44,6 +44,18 @@ func TestPrepareWarnsOnce(t *testing.T) {
 	}
 }
 
+// An empty variable means what it means without it. A bug was that the user's policy.json was looked for in no folder.
+func TestEmptyVariableIsNone(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	if _, err := environment.Prepare(); err != nil {
+		t.Fatal(err)
+	}
+	if value, ok := os.LookupEnv("XDG_CONFIG_HOME"); ok {
+		t.Errorf("got XDG_CONFIG_HOME=%q, want none", value)
+	}
+}
+
 // Go ignores a proxy that it cannot read. A bug was that nothing said so.
 func TestProxyThatIsNoURL(t *testing.T) {
 	for value, warned := range map[string]bool{
