@@ -57,7 +57,7 @@ func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 func TestHelpListsTheFlagsOfTheService(t *testing.T) {
 	for command, want := range map[string]bool{"run": true, "attach": false, "rollback": false, "firstboot": false} {
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), []string{command, "--help"}, &out, &errOut); code != 0 {
+		if code := run(t.Context(), []string{command, "--help", "--all"}, &out, &errOut); code != 0 {
 			t.Fatalf("%s: got exit code %d and %s, want 0", command, code, errOut.String())
 		}
 		for _, flag := range []string{"--interval", "--metrics ", "--kubeconfig", "--jitter", "--node-condition", "Cluster:"} {
