@@ -94,11 +94,12 @@ func connectRefused(err error) *Failure {
 	for inner := errors.Unwrap(text); inner != nil; inner = errors.Unwrap(text) {
 		text = inner
 	}
+	said := text.Error() // once: it may quote the whole body of an answer
 	for _, status := range []int{
 		http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout,
 	} {
-		if text.Error() == http.StatusText(status) {
+		if said == http.StatusText(status) {
 			return &Failure{Err: fmt.Errorf("the proxy refuses a connection: %w", err), Busy: busy(status), Silent: true}
 		}
 	}

@@ -16,6 +16,10 @@ import (
 // library for a manifest or a configuration, 4 MiB, and some.
 const maxDocument = 5 << 20
 
+// maxFault is how much is read of an answer that says why there is none, in bytes: the library keeps all of it, and
+// shows it several times.
+const maxFault = 64 << 10
+
 // span is a part of a blob, from an offset to a larger one, in bytes.
 type span struct{ from, to int64 }
 
@@ -139,6 +143,12 @@ func (t *Transport) once(req *http.Request, host *Host) (*http.Response, error) 
 	answer.Status, answer.Ranged = resp.StatusCode, false
 	content := &body{ctx: ctx, cancel: cancel, limit: limit, host: host, body: resp.Body}
 	resp.Body = content
+	if resp.StatusCode >= http.StatusBadRequest {
+		resp.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.LimitReader(content, maxFault), content}
+	}
 	if !blob {
 		return t.document(req, resp)
 	}

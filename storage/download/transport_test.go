@@ -257,3 +257,22 @@ func TestRetryAfter(t *testing.T) {
 		}
 	}
 }
+
+// An answer that is no blob is cut, whatever it is for: the library reads all of it.
+func TestFaultsAreCut(t *testing.T) {
+	for _, path := range []string{"/v2/app/blobs/sha256:1", "/v2/app/manifests/1"} {
+		server := &answers{all: []any{"404"}, body: strings.Repeat("x", 10*maxFault)}
+		tr := &Transport{Next: server, Patience: NewPatience(testLimit, nil)}
+		resp, err := tr.RoundTrip(get(t, "https://HOST"+path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(resp.Body)
+		if len(content) != maxFault || err != nil {
+			t.Errorf("%s: got %d bytes, %v, want %d", path, len(content), err, maxFault)
+		}
+		if err := resp.Body.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

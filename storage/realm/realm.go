@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
@@ -30,13 +31,8 @@ type Realms struct {
 	endpoints []endpoint
 	// guarded means that no redirect takes a password with it: Guard.
 	guarded bool
-	// at is the endpoint whose /v2/ was requested last, as the first thing of it: the library tries one after the other.
-	// nil before the first.
+	// at is the endpoint whose /v2/ was requested last: the library tries one after the other. nil before the first.
 	at *endpoint
-	// content means that something below its /v2/ was requested since then. realm is what was requested before that,
-	// elsewhere: the server of tokens.
-	content bool
-	realm   *url.URL
 }
 
 // endpoint is a registry or a mirror. The zero value has no password.
@@ -46,6 +42,12 @@ type endpoint struct {
 	// password is true if there are credentials for it, identity if they are an identity token: that
 	// is sent in the body of a POST.
 	password, identity bool
+
+	// pinged means that its /v2/ was requested, and content that something below was.
+	pinged, content bool
+	// realm is the first request for a token; nil before. A registry cannot make a server of tokens forgotten, since
+	// what looks like a new beginning may be a redirect.
+	realm *url.URL
 }
 
 // Of returns the realms for an image with its mirrors. It runs helpers for credentials, which have so long to answer.
@@ -98,7 +100,7 @@ func (r *Realms) add(e endpoint) {
 
 // of returns the endpoint of a host; nil if there is none.
 func (r *Realms) of(host string) *endpoint {
-	n := slices.IndexFunc(r.endpoints, func(e endpoint) bool { return e.host == host })
+	n := slices.IndexFunc(r.endpoints, func(e endpoint) bool { return strings.EqualFold(e.host, host) })
 	if n < 0 {
 		return nil
 	}
@@ -113,8 +115,8 @@ func (r *Realms) Proxy(u *url.URL) (*url.URL, error) {
 	return http.ProxyFromEnvironment(&http.Request{URL: u})
 }
 
-// check refuses a request that would take the password, or a token, of the endpoint to another server than it is for.
-// It sees nothing but the URLs of requests, of which each may be one to which a server has redirected: net/http sends
+// check refuses a request that would take the password, or a token, of an endpoint to another server than it is for. It
+// sees nothing but the URLs of requests, of which each may be one to which a server has redirected: net/http sends
 // credentials along to each port and scheme of the same host, and to hosts below it. When a source is open, Guard
 // prevents that.
 func (r *Realms) check(u *url.URL) error {
@@ -124,36 +126,71 @@ func (r *Realms) check(u *url.URL) error {
 		return nil
 	}
 	if e := r.of(u.Host); e != nil && u.Path == "/v2/" {
-		r.at, r.content, r.realm = e, false, nil
+		e.pinged, r.at = true, e
 	}
-	e := r.at
-	if e == nil || !e.password || e.insecure {
+	if r.at == nil {
 		return nil
 	}
-	own := &url.URL{Scheme: "https", Host: e.host}
-	refused := fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
-	switch {
-	case server(u) == server(own) && strings.HasPrefix(u.Path, "/v2/"):
-		r.content = r.content || u.Path != "/v2/"
-	case r.content: // it redirects a request for content, or only seems to have asked for that
-		token := e.identity || u.Query().Has("account")
-		if token && !e.mayHave(u) || takesAlong(own, u) {
-			return refused
+	refused := func(e *endpoint) error {
+		return fmt.Errorf("container registry %s %s %s://%s", e.host, Text, u.Scheme, u.Host)
+	}
+	own, ok := r.at.takes(u)
+	if !ok {
+		return refused(r.at)
+	}
+	for i := range r.endpoints { // an earlier one may have redirected to this one
+		if e := &r.endpoints[i]; e != r.at && e.pinged && !own && e.sendsAlong(u) {
+			return refused(e)
 		}
-	case !e.mayHave(u):
-		return refused
-	case r.realm == nil:
-		r.realm = u
-	case takesAlong(r.realm, u):
-		return refused
 	}
 	return nil
 }
 
+// takes notes a request while the library is at the endpoint, or refuses it. own is true if it is one that the library
+// makes of this endpoint, with no password but the endpoint's.
+func (e *endpoint) takes(u *url.URL) (own, ok bool) {
+	token := e.identity || u.Query().Has("account") // the library puts the user's name into the URL
+	switch {
+	case !e.password || e.insecure:
+		return server(u) == server(e.url()) || e.insecure && strings.EqualFold(u.Host, e.host), true
+	case !isASCII(u.Hostname()): // net/http may take it for another spelling of a host that it knows
+		return false, false
+	case server(u) == server(e.url()):
+		below := strings.HasPrefix(u.Path, "/v2/")
+		e.content = e.content || below && u.Path != "/v2/"
+		if !below && token && e.realm == nil {
+			e.realm = u
+		}
+		return true, true
+	case e.realm != nil && server(u) == server(e.realm):
+		return true, true
+	case e.realm != nil && takesAlong(e.realm, u):
+		return false, false
+	case token && e.realm == nil && e.mayHave(u) && (!e.content || !takesAlong(e.url(), u)):
+		e.realm = u
+		return true, true
+	case token, takesAlong(e.url(), u):
+		return false, false
+	}
+	return false, e.content || e.mayHave(u)
+}
+
+// sendsAlong reports whether net/http sends a password of the endpoint to a URL, if that is a redirect.
+func (e *endpoint) sendsAlong(u *url.URL) bool {
+	return e.password && !e.insecure &&
+		(!isASCII(u.Hostname()) || takesAlong(e.url(), u) || e.realm != nil && takesAlong(e.realm, u))
+}
+
+func (e *endpoint) url() *url.URL { return &url.URL{Scheme: "https", Host: e.host} }
+
+func isASCII(text string) bool {
+	return !strings.ContainsFunc(text, func(c rune) bool { return c > unicode.MaxASCII })
+}
+
 // takesAlong reports whether net/http sends credentials for one server to another one, to which that one redirects.
 func takesAlong(from, to *url.URL) bool {
-	below := to.Hostname() == from.Hostname() || strings.HasSuffix(to.Hostname(), "."+from.Hostname())
-	return below && server(from) != server(to)
+	host, other := strings.ToLower(from.Hostname()), strings.ToLower(to.Hostname())
+	return (host == other || strings.HasSuffix(other, "."+host)) && server(from) != server(to)
 }
 
 // mayHave reports whether a request that may have the endpoint's password may go to a URL.

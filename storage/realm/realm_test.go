@@ -42,6 +42,18 @@ func TestRequestsThatTakeAPassword(t *testing.T) {
 		"a manifest without TLS":           {ping + " " + manifest + " http://reg.example.com:6001/m", true, endpoint{}},
 		"a manifest from another domain":   {ping + " " + manifest + " https://cdn.test/m?sig=1", false, endpoint{}},
 		"a manifest from another path":     {ping + " " + manifest + " https://reg.example.com:6001/files/m", false, endpoint{}},
+		"a second token":                   {ping + " https://auth.example.com" + token + " " + manifest + " https://auth.example.com" + token, false, endpoint{}},
+		"a second one without TLS":         {ping + " https://auth.example.com" + token + " " + manifest + " https://auth.example.com" + token + " http://auth.example.com/t", true, endpoint{}},
+		"a second one from another server": {ping + " https://auth.example.com" + token + " " + manifest + " https://sso.example.com" + token, true, endpoint{}},
+		"the first, after content":         {ping + " " + ping + "x https://auth.example.com" + token + " http://auth.example.com/t", true, endpoint{}},
+		"a token by way of the ping":       {ping + " https://auth.example.com" + token + " " + ping + " https://auth.example.com:9443/t", true, endpoint{}},
+		"a manifest by way of the ping":    {ping + " " + manifest + " " + ping + " https://reg.example.com:9443/m", true, endpoint{}},
+		"a ping that leads astray":         {ping + " https://cdn.test/ping https://auth.example.com" + token + " https://auth.example.com:9443/t", true, endpoint{}},
+		"one that leads to another server": {ping + " https://sso.example.com" + token + " https://auth.example.com" + token, true, endpoint{}},
+		"a host in other letters":          {ping + " " + manifest + " http://\uff52eg.example.com:8080/m", true, endpoint{}},
+		"one in escaped letters":           {ping + " " + manifest + " http://%EF%BD%92eg.example.com:8080/m", true, endpoint{}},
+		"one with a soft hyphen":           {ping + " https://auth.example.com" + token + " http://au\u00adth.example.com/t", true, endpoint{}},
+		"one in capital letters":           {ping + " " + manifest + " http://REG.example.com:6001/m", true, endpoint{}},
 		"a mirror that is down":            {"https://mirror.test/v2/ " + ping + " https://auth.example.com" + token + " " + manifest, false, endpoint{}},
 		"a mirror that sends to the other": {"https://mirror.test/v2/ https://auth.example.com" + token, true, endpoint{}},
 	} {
@@ -59,6 +71,52 @@ func TestRequestsThatTakeAPassword(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The password of a mirror does not go on from the registry, to which the mirror has redirected.
+func TestMirrorThatRedirectsToTheRegistry(t *testing.T) {
+	const ping, source = "https://reg.example.com:5000/v2/", "https://reg.example.com/v2/"
+	for name, c := range map[string]struct {
+		urls    string
+		refused bool
+		source  endpoint
+	}{
+		"which has no password":   {ping + " " + ping + "m " + source + " http://reg.example.com:8080/m", true, endpoint{}},
+		"which needs no TLS":      {ping + " " + ping + "m " + source + " http://reg.example.com:8080/m", true, endpoint{password: true, insecure: true}},
+		"which has a password":    {ping + " " + ping + "m " + source + " https://reg.example.com:9443/m", true, endpoint{password: true}},
+		"after a mirror's fault":  {ping + " " + source + " https://auth.example.com/token?account=a " + source + "m", false, endpoint{password: true}},
+		"with a server of tokens": {ping + " " + source + " https://reg.example.com:7000/token?account=a " + source + "m", false, endpoint{password: true}},
+		"of everybody's images":   {ping + " " + source + " https://auth.test/token " + source + "m https://cdn.test/m", false, endpoint{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.source.host = "reg.example.com"
+			r := &Realms{endpoints: []endpoint{{host: "reg.example.com:5000", password: true}, c.source}}
+			urls := strings.Fields(c.urls)
+			for n, text := range urls {
+				u, err := url.Parse(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err, last := r.check(u), n == len(urls)-1; (err != nil) != (last && c.refused) {
+					t.Errorf("%s: got %v, want it refused: %v", text, err, last && c.refused)
+				}
+			}
+		})
+	}
+}
+
+// A name of one label has no domain of its own, and net/http sends its password to names below it.
+func TestNamesOfOneLabel(t *testing.T) {
+	r := &Realms{endpoints: []endpoint{{host: "localhost:5000", password: true}}}
+	for n, text := range []string{"https://localhost:5000/v2/", "https://localhost:5000/v2/m", "http://sub.localhost/m"} {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.check(u); (err != nil) != (n == 2) {
+			t.Errorf("%s: got %v, want it refused: %v", text, err, n == 2)
+		}
 	}
 }
 
