@@ -354,7 +354,7 @@ func openOnce(
 	watched, stop := host.Watch(ctx)
 	src, err = realm.Await(watched, func() (imgtypes.ImageSource, error) { return ref.NewImageSource(watched, sys) },
 		func(late imgtypes.ImageSource) { _ = late.Close() }) // it runs helpers for credentials again
-	err = stop(err)
+	err = download.Brief(stop(err))
 	host.Leave(download.Failed(err))
 	return src, err
 }

@@ -16,6 +16,7 @@ import (
 	"go.podman.io/image/v5/manifest"
 	imgtypes "go.podman.io/image/v5/types"
 
+	"github.com/pinbox/pinbox/storage/download"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/realm"
 )
@@ -176,7 +177,7 @@ func (f *fetcher) open(ctx context.Context) error {
 	src, err := realm.Await(ctx, func() (imgtypes.ImageSource, error) { return ref.NewImageSource(ctx, &sys) },
 		func(late imgtypes.ImageSource) { _ = late.Close() }) // it runs helpers for credentials again
 	if err != nil {
-		return err
+		return download.Brief(err)
 	}
 	realms.Guard(src)
 	f.src = src

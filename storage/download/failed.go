@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,6 +21,31 @@ import (
 type Lost struct{ Cause error }
 
 func (l *Lost) Error() string { return l.Cause.Error() }
+
+// longest is the length of the longest text of an error, in bytes.
+const longest = 4 << 10
+
+// brief is an error whose text is cut.
+type brief struct {
+	error
+	text string
+}
+
+func (b brief) Error() string { return b.text }
+
+func (b brief) Unwrap() error { return b.error }
+
+// Brief cuts the text of an error of the library, which quotes all that a registry says.
+func Brief(err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if len(text) <= longest {
+		return err
+	}
+	return brief{err, strings.ToValidUTF8(text[:longest], "") + fmt.Sprintf("… (%d bytes)", len(text))}
+}
 
 // transient are the statuses after which a request is made again: those of a server, or of a proxy before it, that
 // cannot answer now. podman repeats them, too (pkg/retry of go.podman.io/common).
@@ -94,7 +120,10 @@ func connectRefused(err error) *Failure {
 	for inner := errors.Unwrap(text); inner != nil; inner = errors.Unwrap(text) {
 		text = inner
 	}
-	said := text.Error() // once: it may quote the whole body of an answer
+	if cut := (brief{}); errors.As(err, &cut) {
+		return nil // that of a proxy is short, and this one long to make
+	}
+	said := text.Error()
 	for _, status := range []int{
 		http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout,

@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
@@ -60,5 +62,20 @@ func TestFailed(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
+	}
+}
+
+// A registry may say as much as it likes: what is shown of it is cut, and the error stays what it is.
+func TestBrief(t *testing.T) {
+	long := fmt.Errorf("%w: %s", syscall.ECONNRESET, strings.Repeat("ü", 1<<20))
+	got := Brief(long)
+	if text := got.Error(); len(text) > longest+40 || !utf8.ValidString(text) || !strings.HasSuffix(text, "(2097178 bytes)") {
+		t.Errorf("got %d bytes that end in %q", len(text), text[len(text)-20:])
+	}
+	if !errors.Is(got, syscall.ECONNRESET) || Failed(got) == nil {
+		t.Errorf("got %v, want that it is one after which a request is made again", Failed(got))
+	}
+	if short := errors.New("short"); !errors.Is(Brief(short), short) || Brief(short).Error() != "short" || Brief(nil) != nil {
+		t.Error("an error that is short is changed")
 	}
 }
