@@ -29,7 +29,10 @@ const (
 	MaxFolderSums = 1 << 30
 )
 
-const maxLine = 2*4096 + 70 // a sum and PATH_MAX (limits.h) bytes, each escaped
+const (
+	maxPath = 4096           // PATH_MAX of limits.h
+	maxLine = 2*maxPath + 70 // a sum and a path, each byte of it escaped
+)
 
 var (
 	escape   = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`)
@@ -106,6 +109,9 @@ func parseSum(line string) (name, sum string, err error) {
 	}
 	if escaped {
 		name = unescape.Replace(name)
+	}
+	if len(name) > maxPath {
+		return "", "", fmt.Errorf("a path of %d bytes, which no file has", len(name))
 	}
 	if !filepath.IsLocal(name) || filepath.Clean(name) != name || name == "." {
 		return "", "", fmt.Errorf("path %q: not a clean path within the folder", name)

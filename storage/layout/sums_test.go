@@ -77,6 +77,7 @@ func TestInvalidSums(t *testing.T) {
 }
 
 func FuzzSums(f *testing.F) {
+	f.Add([]byte(zeros + "  a/" + strings.Repeat(`\`, 5000) + "\n")) // a bug was that it was read, and not written again
 	f.Add([]byte(zeros + "  a/b\n\\" + zeros + "  a\\\\b\\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		sums, err := layout.ReadSums(bytes.NewReader(text), 1<<16)
