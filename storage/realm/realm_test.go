@@ -60,16 +60,7 @@ func TestRequestsThatTakeAPassword(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.e.host, c.e.password = "reg.example.com:6001", true
 			r := &Realms{endpoints: []endpoint{{host: "mirror.test", password: true}, c.e}}
-			urls := strings.Fields(c.urls)
-			for n, text := range urls {
-				u, err := url.Parse(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err, last := r.check(u), n == len(urls)-1; (err != nil) != (last && c.refused) {
-					t.Errorf("%s: got %v, want it refused: %v", text, err, last && c.refused)
-				}
-			}
+			checkRequests(t, r, c.urls, c.refused)
 		})
 	}
 }
@@ -92,16 +83,7 @@ func TestMirrorThatRedirectsToTheRegistry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.source.host = "reg.example.com"
 			r := &Realms{endpoints: []endpoint{{host: "reg.example.com:5000", password: true}, c.source}}
-			urls := strings.Fields(c.urls)
-			for n, text := range urls {
-				u, err := url.Parse(text)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err, last := r.check(u), n == len(urls)-1; (err != nil) != (last && c.refused) {
-					t.Errorf("%s: got %v, want it refused: %v", text, err, last && c.refused)
-				}
-			}
+			checkRequests(t, r, c.urls, c.refused)
 		})
 	}
 }
@@ -109,13 +91,20 @@ func TestMirrorThatRedirectsToTheRegistry(t *testing.T) {
 // A name of one label has no domain of its own, and net/http sends its password to names below it.
 func TestNamesOfOneLabel(t *testing.T) {
 	r := &Realms{endpoints: []endpoint{{host: "localhost:5000", password: true}}}
-	for n, text := range []string{"https://localhost:5000/v2/", "https://localhost:5000/v2/m", "http://sub.localhost/m"} {
+	checkRequests(t, r, "https://localhost:5000/v2/ https://localhost:5000/v2/m http://sub.localhost/m", true)
+}
+
+// checkRequests makes requests in this order, of which the last one is refused, or none is.
+func checkRequests(t *testing.T, r *Realms, requests string, refused bool) {
+	t.Helper()
+	urls := strings.Fields(requests)
+	for n, text := range urls {
 		u, err := url.Parse(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.check(u); (err != nil) != (n == 2) {
-			t.Errorf("%s: got %v, want it refused: %v", text, err, n == 2)
+		if err, last := r.check(u), n == len(urls)-1; (err != nil) != (last && refused) {
+			t.Errorf("%s: got %v, want it refused: %v", text, err, last && refused)
 		}
 	}
 }
