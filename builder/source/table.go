@@ -38,8 +38,6 @@ type Flag struct {
 	SingleValue bool
 	// Objects are the kinds of Kubernetes objects in files for the flag.
 	Objects []string
-	// WithFile is for flags whose sources are added to those of an appliance file.
-	WithFile bool
 }
 
 // Kinds is the table of all kinds of sources, in the order of the documentation.
@@ -111,7 +109,7 @@ func Kinds() []Kind {
 			Key: "wanted", Example: "reports/", New: func() Source { return &Wanted{} },
 			Doc: "reports of nodes, in files or in folders of files: the images that pods wanted and the nodes did not have",
 			Flags: []Flag{{
-				Name: "wanted", Value: "PATH", Set: set((*Wanted).add), Objects: []string{fleet.Kind}, WithFile: true,
+				Name: "wanted", Value: "PATH", Set: set((*Wanted).add), Objects: []string{fleet.Kind},
 			}},
 		},
 	}

@@ -171,9 +171,6 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 		return o, cli.Usagef("give an appliance file with -c, or inputs with flags: %s",
 			strings.Join(source.FlagNames(), ", "))
 	}
-	if f.config != "" && f.sources.replaceFile() {
-		return o, cli.Usagef("-c does not go with inputs as flags, except --wanted: list them in the appliance file")
-	}
 	if err := f.completeAccess(); err != nil {
 		return o, err
 	}
@@ -403,16 +400,6 @@ func (f sourceFlags) given() map[string][]string {
 		}
 	}
 	return given
-}
-
-// replaceFile reports whether a flag is given whose inputs do not go with those of an appliance file.
-func (f sourceFlags) replaceFile() bool {
-	for _, value := range f {
-		if len(value.all) > 0 && !value.flag.WithFile {
-			return true
-		}
-	}
-	return false
 }
 
 // entries returns the inputs that the flags name.
