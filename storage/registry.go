@@ -62,8 +62,8 @@ var (
 			"name of a CA ends in .crt")
 	ErrStalled = download.ErrStalled
 	ErrRealm   = fault.New(fault.Registry, "a password goes only to the registry's own domain, by HTTPS",
-		"serve tokens by HTTPS in the registry's domain; or trust it with its password, with --insecure-registry "+
-			"HOST[:PORT] or spec.insecureRegistries")
+		"serve tokens by HTTPS in the registry's domain, and manifests from its own port; or trust it with its "+
+			"password, with --insecure-registry HOST[:PORT] or spec.insecureRegistries")
 )
 
 // Access has the options for requests to registries. The zero value does what skopeo does without
