@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -276,6 +277,15 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		}
 		texts[layout.DeltaFile] = artifact.Text{Content: text.Bytes(), Perm: 0o644}
 	}
+	if s.OpenShift != nil {
+		content, err := openshift.Signatures(p.releases)
+		if err != nil {
+			return r, err
+		}
+		if content != nil {
+			texts[path.Join(artifact.ManifestsDir, openshift.SignaturesFile)] = artifact.Text{Content: content, Perm: 0o644}
+		}
+	}
 	if s.Node.Store.URL != "" { // from where the node fetches its program, too
 		content, err := io.ReadAll(io.NewSectionReader(program, 0, math.MaxInt64))
 		if err != nil {
@@ -336,6 +346,9 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		commands := openshift.Apply(*s.OpenShift, manifests, p.sets)
 		if delta != nil { // the nodes have the rest
 			commands = openshift.ApplySets(*s.OpenShift, manifests, p.sets)
+			releases := newReleases(bases, p.releases)
+			commands = append(commands, openshift.Update(manifests, releases)...)
+			r.Warnings = append(r.Warnings, openshift.Unsigned(releases)...)
 		}
 		r.Apply = append([]string{}, commands...) // not nil
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/builder/base"
+	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -61,6 +62,15 @@ func newLayers(c *base.Common, images []storage.Resolved) []storage.Resolved {
 		images[i].Layers = c.Missing(images[i].LockedImage)
 	}
 	return images
+}
+
+// newReleases returns the releases of OpenShift that a base lacks.
+func newReleases(bases []base.Base, releases []openshift.Release) []openshift.Release {
+	return slices.DeleteFunc(slices.Clone(releases), func(r openshift.Release) bool {
+		return !slices.ContainsFunc(bases, func(b base.Base) bool {
+			return !slices.ContainsFunc(b.Locked.Images, func(img pinset.LockedImage) bool { return img.Pin == r.Image.String() })
+		})
+	})
 }
 
 // newArtifacts returns the OCI artifacts that not all bases have.

@@ -2,12 +2,19 @@ package builder_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	godigest "github.com/opencontainers/go-digest"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
@@ -79,6 +86,69 @@ func TestManifestsOfACluster(t *testing.T) {
 			}
 			if _, err := verify.Release(t.Context(), o.Out, verify.Options{}); err != nil {
 				t.Errorf("verify: %v", err)
+			}
+		})
+	}
+}
+
+// A delta with a release of OpenShift has all that an update to it needs: its digest, and its signatures as the cluster
+// looks for them.
+func TestUpdateOfACluster(t *testing.T) {
+	t.Parallel()
+	o, _, registry, _ := pushRelease(t, 4)
+	o.Appliance.Spec.OpenShift = &spec.OpenShift{Version: "4.20", Pools: []string{"worker"}}
+	if _, err := builder.Build(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	next, err := registry.PushRelease(t.Context(), "4.99.2", 5)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, digest, _ := strings.Cut(next.Pin, "@")
+	signature, key := signed(t, digest)
+	other, _ := signed(t, "sha256:"+strings.Repeat("0", 64))
+	dir := t.TempDir()
+	folder := filepath.Join(dir, strings.Replace(digest, ":", "=", 1))
+	if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "signature-1"), other, 0o644),
+		os.WriteFile(filepath.Join(folder, "signature-2"), signature, 0o644),
+		os.WriteFile(filepath.Join(dir, "key"), key, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	update := "oc adm upgrade --allow-explicit-upgrade --to-image " + next.Pin
+	for name, c := range map[string]struct {
+		signatures source.Signatures
+		commands   int
+	}{
+		"signed":             {source.Signatures{Files: []string{dir}, Keys: []string{filepath.Join(dir, "key")}}, 3},
+		"without signatures": {source.Signatures{}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := o
+			o.From, o.Out = []string{o.Out}, filepath.Join(t.TempDir(), "delta")
+			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: next.Tag, Signatures: c.signatures}}}
+			r, err := builder.Delta(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			warned := strings.Contains(strings.Join(r.Warnings, "\n"), "release 4.99.2 has no signature")
+			if n := len(r.Apply); n != c.commands || r.Apply[n-1] != update || warned != (c.commands == 2) {
+				t.Errorf("got the commands %q and the warnings %q, want %d, the last %s", r.Apply, r.Warnings, c.commands, update)
+			}
+			path := filepath.Join(o.Out, "manifests/release-signatures.yaml")
+			if c.commands == 2 {
+				if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("got %v, want no signatures", err)
+				}
+				return
+			}
+			got, err := source.ReadSignatures(path, godigest.Digest(digest))
+			if err != nil || len(got) != 1 || !bytes.Equal(got[0], signature) {
+				t.Errorf("got the signatures %q, %v, want the one for the release", got, err)
+			}
+			var object corev1.ConfigMap
+			if content, err := os.ReadFile(path); err != nil || yaml.UnmarshalStrict(content, &object) != nil ||
+				object.Namespace != "openshift-config-managed" || len(object.BinaryData) != 1 {
+				t.Errorf("got %+v, %v, want a ConfigMap of the cluster", object, err)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/firstboot"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/mirror"
+	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/resolve"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
@@ -36,11 +37,12 @@ type plan struct {
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
-	// sets, images and OCI artifacts are known once they are resolved, and the lock has all of them. It shares the layers
+	// sets, images, OCI artifacts and releases of OpenShift are known once they are resolved, and the lock has all of them. It shares the layers
 	// of the images: it has their unpacked sizes once a store is filled.
 	sets      []pinset.Set
 	images    []storage.Resolved
 	artifacts []storage.Resolved
+	releases  []openshift.Release
 	lock      pinset.Lock
 	warnings  []string
 }
@@ -130,6 +132,7 @@ func (p *plan) resolve(ctx context.Context, o Options) error {
 		return p.explain(err)
 	}
 	p.sets, p.images, p.artifacts = resolved.Sets, resolved.Images, resolved.Artifacts
+	p.releases = resolved.Releases
 	if p.spec.OpenShift != nil {
 		for i := range p.sets {
 			p.sets[i].Version = p.spec.OpenShift.SetVersion()

@@ -62,7 +62,7 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 		add(path.Join(podmanDir, name+"-podman.yaml"), content, failed)
 	}
 	for _, set := range c.Sets {
-		if name := pinset.FileName(set.Name); files[name] != nil {
+		if name := pinset.FileName(set.Name); files[name] != nil || name == SignaturesFile {
 			return nil, fmt.Errorf("%s: %w: set %q: %s is the file of another object", set.Origin,
 				pinset.ErrDuplicateSet, set.Name, name)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -55,6 +56,16 @@ func (r *resolver) release(ctx context.Context, wanted source.RequestedRelease) 
 			return err
 		}
 	}
+	signed := openshift.Release{Image: img, Version: payload.Version}
+	signed.Sign(img, wanted.MirroredSignatures)
+	for _, name := range wanted.Signatures.Files {
+		signatures, err := source.ReadSignatures(name, img.Digest)
+		if err != nil && !errors.Is(err, source.ErrNoSignature) { // another file may have it
+			return fmt.Errorf("release %s: %w", img, err)
+		}
+		signed.Sign(img, signatures)
+	}
+	r.releases = append(r.releases, signed)
 	group := source.Group{Set: wanted.Set + "-" + payload.Version, Pools: wanted.Pools}
 	if len(group.Pools) == 0 {
 		group.Pools = defaultPools

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
@@ -27,7 +28,9 @@ type Result struct {
 	// Images are the images of all sets, each one once, and Artifacts the OCI artifacts.
 	Images    []storage.Resolved
 	Artifacts []storage.Resolved
-	Warnings  []string
+	// Releases are those of OpenShift.
+	Releases []openshift.Release
+	Warnings []string
 }
 
 // Resolve resolves the material with the registries that the client may ask. A tag in the lock keeps its
@@ -53,8 +56,11 @@ func Resolve(
 		return Result{}, err
 	}
 	all, err := r.images(ctx)
-	result := Result{Sets: r.sets, Warnings: r.warnings}
+	result := Result{Sets: r.sets, Releases: r.releases, Warnings: r.warnings}
 	for _, img := range all {
+		for i := range result.Releases {
+			result.Releases[i].Sign(img.Image, img.Signatures)
+		}
 		if img.Artifact != nil {
 			result.Artifacts = append(result.Artifacts, img)
 		} else {
@@ -77,6 +83,7 @@ type resolver struct {
 	volumes map[pinset.Image]bool
 	// taken are the names of images that may have any architecture which name an image.
 	taken    map[pinset.Reference]bool
+	releases []openshift.Release
 	warnings []string
 }
 
