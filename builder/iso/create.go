@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -179,7 +180,7 @@ func finish(ctx context.Context, f *atomicfile.File, l layout, written func(int)
 			return err
 		}
 	}
-	if err := f.Truncate(l.size); err != nil {
+	if err := errors.Join(f.Truncate(l.size), atomicfile.Flush(ctx, f.File)); err != nil {
 		return err
 	}
 	return f.Commit()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
@@ -16,13 +17,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/fixtures/sample"
 )
 
-// waiting is a build that waits for something that never comes.
+// waiting is a build, or another command, that waits for something that never comes, or after hours.
 type waiting struct {
 	t *testing.T
 	// args of the build, and the command that runs it: {} is the program and its arguments.
@@ -172,6 +177,57 @@ var waits = map[string]func(*waiting){
 			_, _ = a.Write([]byte("{"))
 			a.(http.Flusher).Flush()
 		})
+	},
+	"a disk that is slow": func(w *waiting) {
+		disk := fixtures.NewFaultyDisk(w.t)
+		image, mnt := disk.Path("image"), w.t.TempDir()
+		fixtures.Run(w.t, "truncate", "-s", "256M", image)
+		fixtures.Run(w.t, "mkfs.ext2", "-q", image)
+		fixtures.Run(w.t, "mount", fixtures.LoopDevice(w.t, image), mnt)
+		w.t.Cleanup(func() { disk.Set(fixtures.Fault{}); fixtures.Unmount(w.t, mnt) })
+		writes := func() (n int) {
+			for _, operation := range disk.Slow() {
+				n += strings.Count(operation, "write ")
+			}
+			return n
+		}
+		dir, random := filepath.Join(w.t.TempDir(), "oci"), make([]byte, 64<<20)
+		_, _ = rand.Read(random)
+		stream, err := sample.Tar(sample.File("random", string(random)))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		layer, err := sample.NewLayer(stream, types.OCIUncompressedLayer)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		img, err := sample.Image("amd64", false, layer)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		local, err := layout.Write(dir, empty.Index)
+		if err == nil {
+			err = local.AppendImage(img)
+		}
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		out := filepath.Join(w.t.TempDir(), "out")
+		file := filepath.Join(w.t.TempDir(), "appliance.yaml")
+		w.write(file, "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\nspec:\n  node: {store: {volumeLabel: A}}\n"+
+			"  sources: [{oci: [{path: "+dir+", name: 'registry.example.net/a:1'}]}]\n", 0o644)
+		code, _, stderr := pinbox(w.t.Context(), "build", "-c", file, "-o", out, "--no-cache", "--node-binary", nodeProgram)
+		if code != 0 {
+			w.t.Fatalf("build: got exit code %d\n%s", code, stderr)
+		}
+		w.args = []string{"medium", out, "-o", filepath.Join(mnt, "medium.iso")}
+		writes()
+		w.waits = func() bool { return writes() > 0 }
+		w.after = func() {
+			if n := writes(); n > 300 {
+				w.t.Errorf("got %d writes of up to 128 KiB until it ended, want less than the 512 of the whole store", n)
+			}
+		}
 	},
 	"Retry-After": func(w *waiting) {
 		w.server(func(a http.ResponseWriter, _ *http.Request) {

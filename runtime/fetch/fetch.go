@@ -145,7 +145,7 @@ func (f *fetching) run(ctx context.Context) error {
 		if err := f.receive(ctx); err != nil {
 			return err
 		}
-		if err := errors.Join(f.part.Truncate(f.store.Size), f.part.Sync()); err != nil {
+		if err := errors.Join(f.part.Truncate(f.store.Size), atomicfile.Flush(ctx, f.part), f.part.Sync()); err != nil {
 			return err
 		}
 		want := transfer.Content{Size: f.store.Size, Digest: f.store.Digest}

@@ -2,6 +2,7 @@ package atomicfile
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -42,24 +43,42 @@ type File struct {
 	name string // in the tree
 	temp string // the temporary name, right in the root of the tree; "" while the file has none
 	done bool
-	// written and begun count the bytes that were written, and those of them whose writeback was
-	// started.
-	written, begun int64
-	shared         []span // ranges of Share that are not passed yet
+	// written, begun and ended count the bytes that were written, those of them whose writeback was started, and those
+	// whose writeback has ended.
+	written, begun, ended int64
+	shared                []span // ranges of Share that are not passed yet
 }
 
-const writeBehind = 16 << 20 // bytes
+const writeBehind = 4 << 20 // bytes
 
-// Write appends to the file. It starts the writeback of each 16 MiB, so that Commit has little left
-// to sync.
+// Write appends to the file. It starts the writeback of each 4 MiB, and waits for that of those before. So the disk is
+// never far behind: what has been written is progress, and a caller that is interrupted ends soon, which it does not in
+// a sync of what a slow disk has yet to write.
 func (f *File) Write(p []byte) (int, error) {
 	n, err := f.unshared(p, f.written)
 	f.written += int64(n)
-	if f.written-f.begun >= writeBehind {
-		writeBack(f.File, f.begun, f.written-f.begun)
-		f.begun = f.written
+	if f.written-f.begun < writeBehind || err != nil {
+		return n, err
 	}
+	writeBack(f.File, f.begun, f.written-f.begun)
+	err = waitBack(f.File, f.ended, f.begun-f.ended)
+	f.ended, f.begun = f.begun, f.written
 	return n, err
+}
+
+// Flush brings a file to its disk, in parts, between which the context ends it. Commit or Sync has little left then.
+func Flush(ctx context.Context, f *os.File) error {
+	fi, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	for at := int64(0); at < fi.Size(); at += writeBehind {
+		writeBack(f, at, 2*writeBehind)
+		if err := errors.Join(ctx.Err(), waitBack(f, at, writeBehind)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Create starts the file at path. The caller ends it with Commit, Rename or Abort; Abort after one of

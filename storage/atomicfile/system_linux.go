@@ -13,6 +13,20 @@ func writeBack(f *os.File, offset, size int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), offset, size, unix.SYNC_FILE_RANGE_WRITE)
 }
 
+// waitBack waits until the writeback of a part of a file has ended. An error of the disk is returned, since a later sync
+// would not know of it.
+func waitBack(f *os.File, offset, size int64) error {
+	if size == 0 { // all, for the kernel
+		return nil
+	}
+	err := unix.SyncFileRange(int(f.Fd()), offset, size, unix.SYNC_FILE_RANGE_WAIT_BEFORE)
+	switch err {
+	case unix.EIO, unix.ENOSPC, unix.EDQUOT:
+		return &os.PathError{Op: "sync_file_range", Path: f.Name(), Err: err}
+	}
+	return nil
+}
+
 // unnamed opens a file without a name in a folder: O_TMPFILE of open(2). It is nil if the file system or the kernel
 // has no such files, or none that could get a name.
 func unnamed(folder *os.File) *os.File {

@@ -10,6 +10,9 @@ import (
 // writeBack does nothing: Commit syncs everything.
 func writeBack(*os.File, int64, int64) {}
 
+// waitBack does nothing.
+func waitBack(*os.File, int64, int64) error { return nil }
+
 // unnamed returns nil.
 func unnamed(*os.File) *os.File { return nil }
 
