@@ -68,7 +68,8 @@ func newLayers(c *base.Common, images []storage.Resolved) []storage.Resolved {
 func newReleases(bases []base.Base, releases []openshift.Release) []openshift.Release {
 	return slices.DeleteFunc(slices.Clone(releases), func(r openshift.Release) bool {
 		return !slices.ContainsFunc(bases, func(b base.Base) bool {
-			return !slices.ContainsFunc(b.Locked.Images, func(img pinset.LockedImage) bool { return img.Pin == r.Image.String() })
+			has := func(img pinset.LockedImage) bool { return img.Pin == r.Image.String() }
+			return !slices.ContainsFunc(b.Locked.Images, has)
 		})
 	})
 }

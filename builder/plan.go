@@ -37,8 +37,8 @@ type plan struct {
 	// material and client stay open while images are read.
 	material source.Content
 	client   *storage.Client
-	// sets, images, OCI artifacts and releases of OpenShift are known once they are resolved, and the lock has all of them. It shares the layers
-	// of the images: it has their unpacked sizes once a store is filled.
+	// sets, images, OCI artifacts and releases of OpenShift are known once they are resolved, and the lock has all of
+	// them. It shares the layers of the images: it has their unpacked sizes once a store is filled.
 	sets      []pinset.Set
 	images    []storage.Resolved
 	artifacts []storage.Resolved

@@ -15,7 +15,6 @@ import (
 // othersFlags lists flags of other programs in the documents, by program.
 var othersFlags = map[string]string{
 	"--all":                          "oc",
-	"--allow-explicit-upgrade":       "oc",
 	"--autologin":                    "agetty",
 	"--collector.textfile.directory": "node_exporter",
 	"--cri-socket":                   "kubeadm",

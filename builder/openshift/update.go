@@ -55,8 +55,8 @@ func Signatures(releases []Release) ([]byte, error) {
 	})
 }
 
-// Update are the commands that update a cluster to a release, once its nodes have the store and the sets are applied; of
-// several releases, those that make it accept each. The digest needs no update graph.
+// Update are the commands that update a cluster to a release, once its nodes have the store and the sets are applied;
+// of several releases, those that make it accept each. The digest needs no update graph.
 func Update(dir string, releases []Release) (all []string) {
 	if slices.ContainsFunc(releases, func(r Release) bool { return len(r.Signatures) > 0 }) {
 		all = append(all, "oc apply"+files(dir, SignaturesFile))

@@ -13,8 +13,8 @@ func writeBack(f *os.File, offset, size int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), offset, size, unix.SYNC_FILE_RANGE_WRITE)
 }
 
-// waitBack waits until the writeback of a part of a file has ended. An error of the disk is returned, since a later sync
-// would not know of it.
+// waitBack waits until the writeback of a part of a file has ended. An error of the disk is returned, since a later
+// sync would not know of it.
 func waitBack(f *os.File, offset, size int64) error {
 	if size == 0 { // all, for the kernel
 		return nil
