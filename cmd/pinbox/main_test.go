@@ -657,15 +657,14 @@ func TestInterruptedBuild(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	for name, args := range map[string][]string{
-		"unknown command":    {"bake"},
-		"unknown flag":       {"build", "--fast"},
-		"missing input":      {"build", "-o", "x"},
-		"missing output":     {"build", "--set", "x"},
-		"two kinds of input": {"plan", "-c", "x", "--set", "y"},
-		"argument too many":  {"plan", "-c", "x", "y"},
-		"no folder":          {"verify"},
-		"unknown output":     {"verify", "x", "--output", "xml"},
-		"bad platform":       {"plan", "--set", "x", "--platform", "windows/amd64"},
+		"unknown command":   {"bake"},
+		"unknown flag":      {"build", "--fast"},
+		"missing input":     {"build", "-o", "x"},
+		"missing output":    {"build", "--set", "x"},
+		"argument too many": {"plan", "-c", "x", "y"},
+		"no folder":         {"verify"},
+		"unknown output":    {"verify", "x", "--output", "xml"},
+		"bad platform":      {"plan", "--set", "x", "--platform", "windows/amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, _, stderr := pinbox(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(stderr, "hint: ") {
