@@ -1,7 +1,9 @@
 package builder_test
 
 import (
+	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/opencontainers/go-digest"
+	imgspecv1 "github.com/opencontainers/image-spec/specs-go/v1"
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder"
@@ -38,13 +42,47 @@ func manifest(t *testing.T, dir, name string) string {
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(fixtures.Run(t, "skopeo", "inspect", "--raw", "oci:"+dir+":"+name))))
 }
 
-// Images of an OCI layout run on a node under their own names. The build needs no registry.
+// namedBySHA512 changes the manifest of an image in a layout: it names the layers by their SHA-512.
+func namedBySHA512(t *testing.T, dir, name string) {
+	t.Helper()
+	blobs := filepath.Join(dir, "blobs")
+	content := []byte(fixtures.Run(t, "skopeo", "inspect", "--raw", "oci:"+dir+":"+name))
+	old := digest.FromBytes(content)
+	var m imgspecv1.Manifest
+	if err := errors.Join(json.Unmarshal(content, &m), os.MkdirAll(filepath.Join(blobs, "sha512"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for i, l := range m.Layers {
+		layer, err := os.ReadFile(filepath.Join(blobs, "sha256", l.Digest.Encoded()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Layers[i].Digest = digest.SHA512.FromBytes(layer)
+		if err := os.WriteFile(filepath.Join(blobs, "sha512", m.Layers[i].Digest.Encoded()), layer, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	changed, err := json.Marshal(m)
+	index := filepath.Join(dir, "index.json")
+	list, readErr := os.ReadFile(index)
+	list = bytes.ReplaceAll(list, []byte(old), []byte(digest.FromBytes(changed)))
+	size := func(content []byte) []byte { return fmt.Appendf(nil, `"size":%d`, len(content)) }
+	list = bytes.ReplaceAll(list, size(content), size(changed))
+	if err := errors.Join(err, readErr, os.WriteFile(index, list, 0o644),
+		os.WriteFile(filepath.Join(blobs, "sha256", digest.FromBytes(changed).Encoded()), changed, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Images of an OCI layout run on a node under their own names, also if the layers are named by SHA-512: a bug was to
+// refuse those. The build needs no registry.
 func TestOCILayout(t *testing.T) {
 	t.Parallel()
 	registry, pins := fixtures.Samples(t)
 	o, apps := options(t, nil), ociLayout(t, map[string]string{
 		"quay.example.com/site/app:1.2": pins.Mixed, "quay.example.com/site/list:1": pins.Index,
 	})
+	namedBySHA512(t, apps, "quay.example.com/site/app:1.2")
 	o.Appliance.Spec.Sources = []source.Entry{
 		{Source: &source.OCI{{Path: apps}}},
 		{Source: &source.OCI{{Path: ociLayout(t, map[string]string{"": pins.Pause}), Name: "quay.example.com/site/pause:3"}}},

@@ -114,18 +114,24 @@ func TestUpdateOfACluster(t *testing.T) {
 		os.WriteFile(filepath.Join(dir, "key"), key, 0o644)); err != nil {
 		t.Fatal(err)
 	}
+	verified := source.Signatures{Files: []string{dir}, Keys: []string{filepath.Join(dir, "key")}}
 	update := "oc adm upgrade --allow-explicit-upgrade --to-image " + next.Pin
 	for name, c := range map[string]struct {
-		signatures source.Signatures
+		signatures []source.Signatures // of each source
 		commands   int
 	}{
-		"signed":             {source.Signatures{Files: []string{dir}, Keys: []string{filepath.Join(dir, "key")}}, 3},
-		"without signatures": {source.Signatures{}, 2},
+		"signed":               {[]source.Signatures{verified}, 3},
+		"without signatures":   {[]source.Signatures{{}}, 2},
+		"named by two sources": {[]source.Signatures{{}, verified}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := o
 			o.From, o.Out = []string{o.Out}, filepath.Join(t.TempDir(), "delta")
-			o.Appliance.Spec.Sources = []source.Entry{{Source: &source.Release{Image: next.Tag, Signatures: c.signatures}}}
+			o.Appliance.Spec.Sources = nil
+			for _, signatures := range c.signatures {
+				release := &source.Release{Image: next.Tag, Signatures: signatures}
+				o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: release})
+			}
 			r, err := builder.Delta(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)

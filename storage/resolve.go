@@ -191,7 +191,8 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	return r, c.documents.keep(&r)
 }
 
-// checkAlgorithm refuses a digest of another algorithm: locks, stores and pins have SHA-256.
+// checkAlgorithm refuses a digest of another algorithm: pins have SHA-256, and the ID of an image, which is the digest of
+// its configuration, 64 digits in CRI-O (HexSize in internal/storage/id.go). Only layers may be named by another one.
 func checkAlgorithm(what string, d digest.Digest) error {
 	if d.Validate() == nil && d.Algorithm() != digest.SHA256 {
 		return fmt.Errorf("%w: %s is named by %s, and pinbox supports sha256 only", ErrNotImage, what, d.Algorithm())
@@ -328,12 +329,12 @@ func (c *Client) describe(ctx context.Context, img imgtypes.Image, r *Resolved) 
 			return fmt.Errorf("%w: layer %d is encrypted", ErrNotImage, i)
 		}
 		for _, d := range []digest.Digest{l.Digest, diffIDs[i]} {
-			if err := checkAlgorithm(fmt.Sprintf("layer %d", i), d); err != nil {
-				return err
-			}
 			if d.Validate() != nil {
 				return fmt.Errorf("%w: layer %d has the digest %q", ErrNotImage, i, d)
 			}
+		}
+		if err := checkAlgorithm(fmt.Sprintf("the content of layer %d", i), diffIDs[i]); err != nil {
+			return err
 		}
 		r.Layers[i] = &pinset.LockedLayer{Digest: l.Digest, Size: l.Size, DiffID: diffIDs[i], MediaType: l.MediaType}
 	}

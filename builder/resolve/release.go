@@ -56,16 +56,19 @@ func (r *resolver) release(ctx context.Context, wanted source.RequestedRelease) 
 			return err
 		}
 	}
-	signed := openshift.Release{Image: img, Version: payload.Version}
-	signed.Sign(img, wanted.MirroredSignatures)
+	n := slices.IndexFunc(r.releases, func(other openshift.Release) bool { return other.Image == img })
+	if n < 0 { // else another source names it, too
+		n = len(r.releases)
+		r.releases = append(r.releases, openshift.Release{Image: img, Version: payload.Version})
+	}
+	r.releases[n].Sign(img, wanted.MirroredSignatures)
 	for _, name := range wanted.Signatures.Files {
 		signatures, err := source.ReadSignatures(name, img.Digest)
 		if err != nil && !errors.Is(err, source.ErrNoSignature) { // another file may have it
 			return fmt.Errorf("release %s: %w", img, err)
 		}
-		signed.Sign(img, signatures)
+		r.releases[n].Sign(img, signatures)
 	}
-	r.releases = append(r.releases, signed)
 	group := source.Group{Set: wanted.Set + "-" + payload.Version, Pools: wanted.Pools}
 	if len(group.Pools) == 0 {
 		group.Pools = defaultPools

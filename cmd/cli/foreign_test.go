@@ -23,6 +23,9 @@ func TestSecretsOfURLs(t *testing.T) {
 		`Location "/x?sig=S"`:                              `Location "/x?…"`,
 		`Location "http://[::1/a\tb?sig=S\x01S": missing`:  `Location "http://[::1/a\tb?…": missing`,
 		"is it a/b? No":                                    "is it a/b? No",
+		`unauthorized: got "Authorization: Basic dTpw="`:   `unauthorized: got "Authorization: Basic …"`,
+		`{"bearer eyJh.b-_c~d": "Bearer realm=\"https\""}`: `{"bearer …": "Bearer realm=\"https\""}`,
+		"it wants basic authentication":                    "it wants basic authentication",
 		`token body: EOF (body start "{\"token\":\"S\",")`: `token body: EOF (body start …)`,
 	} {
 		var errors, results bytes.Buffer

@@ -65,7 +65,11 @@ func parse(encoding, name string) (Key, bool) {
 	name, blob, hasBlob := strings.Cut(name, "-")
 	k := Key{Digest: digest.NewDigestFromEncoded(digest.SHA256, name), Encoding: encoding}
 	if hasBlob {
-		k.Blob = digest.NewDigestFromEncoded(digest.SHA256, blob)
+		for _, a := range []digest.Algorithm{digest.SHA256, digest.SHA384, digest.SHA512} {
+			if len(blob) == 2*a.Size() { // hexadecimal digits
+				k.Blob = digest.NewDigestFromEncoded(a, blob)
+			}
+		}
 	}
 	return k, k.Digest.Validate() == nil && (!hasBlob || k.Blob.Validate() == nil)
 }

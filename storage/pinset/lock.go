@@ -320,8 +320,8 @@ func (l *LockedLayer) validate() error {
 	if l == nil {
 		return errors.New("null")
 	}
-	if err := CheckDigest("digest", l.Digest); err != nil {
-		return err
+	if err := l.Digest.Validate(); err != nil { // it may be by another algorithm, as the manifest names it
+		return fmt.Errorf("digest %q: %w", l.Digest, err)
 	}
 	if err := CheckDigest("diffID", l.DiffID); err != nil {
 		return err
