@@ -75,7 +75,7 @@ var below = map[string][]string{
 	"ignition": {"runtime/crio", "runtime/provision", "storage/fault", "storage/layout", "storage/pinset", "storage/verity"},
 	// runtime/fleet reads the reports of nodes, which name the images that they lack.
 	"builder": {"ignition", "runtime/crio", "runtime/fleet", "runtime/kubelet", "runtime/provision", "storage"},
-	"cmd":     {"builder", "ignition", "runtime", "storage"},
+	"cmd":     {"builder", "docs", "ignition", "runtime", "storage"},
 }
 
 // libraryRoom is the room that has containers/storage, and libraryUsers the only ones of runtime that import it: they

@@ -56,7 +56,9 @@ func annotate(f *pflag.Flag, key string, values ...string) {
 
 // Group adds commands to a program under a heading of its help.
 func Group(root *cobra.Command, heading string, commands ...*cobra.Command) {
-	root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	if !root.ContainsGroup(heading) {
+		root.AddGroup(&cobra.Group{ID: heading, Title: heading + ":"})
+	}
 	for _, c := range commands {
 		c.GroupID = heading
 	}

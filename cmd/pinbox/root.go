@@ -71,6 +71,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())
 	cli.Group(root, "Maintain", cacheCommand(), demoCommand(), cli.VersionCommand(version, codec.ZstdID()))
+	cli.Group(root, "Help", docsCommand(), schemaCommand())
+	root.AddCommand(registriesTopic())
 	return cli.Program{Root: root, System: systemErrors}.Run(ctx, args, stdout, stderr)
 }
 
