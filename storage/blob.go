@@ -32,7 +32,11 @@ func (s *imageSource) GetBlob(
 }
 
 func (s *imageSource) verify(ctx context.Context, rc io.ReadCloser, want imgtypes.BlobInfo) *verifier {
-	return &verifier{ctx: ctx, src: rc, want: want, sum: digest.SHA256.Hash(), explain: s.explain}
+	algorithm := digest.SHA256
+	if want.Digest.Validate() == nil { // else no content matches it
+		algorithm = want.Digest.Algorithm()
+	}
+	return &verifier{ctx: ctx, src: rc, want: want, algorithm: algorithm, sum: algorithm.Hash(), explain: s.explain}
 }
 
 // fetching says how a blob is fetched from a registry. The zero value uses one connection.
@@ -103,8 +107,10 @@ type verifier struct {
 	ctx  context.Context
 	src  io.ReadCloser
 	want imgtypes.BlobInfo // a size of -1 is unknown
-	sum  hash.Hash
-	size int64
+	// algorithm is that of the digest, and sum what was read.
+	algorithm digest.Algorithm
+	sum       hash.Hash
+	size      int64
 	// failed is the error of the last Read, io.EOF included.
 	failed error
 	// explain adds the sentinel of this package to an error of the library.
@@ -136,7 +142,7 @@ func (v *verifier) read(p []byte) (int, error) {
 	case v.size < v.want.Size:
 		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: it ends after %d of %d bytes", ErrDigest, v.size, v.want.Size))
 	}
-	if got := digest.NewDigest(digest.SHA256, v.sum); got != v.want.Digest {
+	if got := digest.NewDigest(v.algorithm, v.sum); got != v.want.Digest {
 		return n, v.explain(v.ctx, fmt.Errorf("blob: %w: it is %s, not %s", ErrDigest, got, v.want.Digest))
 	}
 	return n, io.EOF

@@ -131,7 +131,7 @@ func readVerified(blobs blobStore, d digest.Digest) ([]byte, error) {
 	if err := errors.Join(err, r.Close()); err != nil {
 		return nil, err
 	}
-	if got := digest.FromBytes(content); got != d {
+	if got := d.Algorithm().FromBytes(content); got != d {
 		return nil, fmt.Errorf("%w: it is %s, not %s", ErrDigest, got, d)
 	}
 	return content, nil

@@ -63,15 +63,18 @@ func (c Cache) path(k Key) string {
 // parse is the inverse of path.
 func parse(encoding, name string) (Key, bool) {
 	name, blob, hasBlob := strings.Cut(name, "-")
-	k := Key{Digest: digest.NewDigestFromEncoded(digest.SHA256, name), Encoding: encoding}
-	if hasBlob {
-		for _, a := range []digest.Algorithm{digest.SHA256, digest.SHA384, digest.SHA512} {
-			if len(blob) == 2*a.Size() { // hexadecimal digits
-				k.Blob = digest.NewDigestFromEncoded(a, blob)
-			}
+	k := Key{Digest: ofLength(name), Blob: ofLength(blob), Encoding: encoding}
+	return k, k.Digest.Validate() == nil && (!hasBlob || k.Blob.Validate() == nil)
+}
+
+// ofLength returns the digest of these hexadecimal digits, whose algorithm follows from their number; or "".
+func ofLength(digits string) digest.Digest {
+	for _, a := range []digest.Algorithm{digest.SHA256, digest.SHA384, digest.SHA512} {
+		if len(digits) == 2*a.Size() {
+			return digest.NewDigestFromEncoded(a, digits)
 		}
 	}
-	return k, k.Digest.Validate() == nil && (!hasBlob || k.Blob.Validate() == nil)
+	return ""
 }
 
 // Get opens an entry, if there is one, and updates the time of its last use.

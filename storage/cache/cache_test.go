@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,6 +91,27 @@ func TestPutAndGet(t *testing.T) {
 	}
 	if err := reopened.Remove(key("a")); err != nil {
 		t.Errorf("a second Remove: got %v, want no error", err)
+	}
+}
+
+// A blob may be named by any digest, also one that was fetched in part.
+func TestKeysOfOtherDigests(t *testing.T) {
+	c, dir := open(t)
+	for _, a := range []digest.Algorithm{digest.SHA384, digest.SHA512} {
+		k := cache.Key{Digest: digest.FromString("a"), Blob: a.FromString("a.gz"), Encoding: encoding}
+		put(t, c, k, "text")
+		entries, err := c.Entries()
+		if err != nil || !slices.ContainsFunc(entries, func(e cache.Entry) bool { return e.Key == k }) {
+			t.Errorf("%s: got %v, %v, want %v too", a, entries, err, k)
+		}
+		part, err := c.Partial(k.Blob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = part.WriteString("a")
+		if err := errors.Join(err, part.End(true), c.PrunePartials()); err != nil || c.HasPartial(k.Blob) {
+			t.Errorf("%s: got %v, want no part in %s", a, err, dir)
+		}
 	}
 }
 
