@@ -146,11 +146,34 @@ func checkHelp(t *testing.T, program string, h help) {
 		name := strings.Trim(flag, "-=")
 		checkFlag(t, name, h.headings[name], h.usages[name])
 	}
+	checkExamples(t, program, h)
 	if most := 17; h.short > most { // 15, and --help and --all
 		t.Errorf("got %d flags without --all, want at most %d: name those that most need with cli.Common", h.short, most)
 	}
 	if len(flags) != len(h.usages) {
 		t.Errorf("got %d flags in the help, want %d", len(h.usages), len(flags))
+	}
+}
+
+// checkExamples checks that a command has examples, which call it with flags that it has.
+func checkExamples(t *testing.T, program string, h help) {
+	t.Helper()
+	_, examples, _ := strings.Cut(h.text, "\nExamples:\n")
+	examples, _, _ = strings.Cut(examples, "\n\n")
+	path := strings.Join(append([]string{program}, h.path...), " ")
+	if len(h.commands) == 0 && examples == "" && path != program+" version" {
+		t.Errorf("got no examples in the help of %s, want some", path)
+	}
+	for _, line := range strings.FieldsFunc(examples, func(r rune) bool { return r == '\n' }) {
+		line, _, _ = strings.Cut(line, " # ")
+		if !strings.HasPrefix(line, "  "+path) {
+			t.Errorf("got the example %q, want a call of %s", line, path)
+		}
+		for _, flag := range flagInText.FindAllString(line, -1) {
+			if _, ok := h.usages[strings.TrimPrefix(flag, "--")]; !ok {
+				t.Errorf("got the example %q with %s, want flags of %s", line, flag, path)
+			}
+		}
 	}
 }
 

@@ -13,8 +13,9 @@ func compactCommand() *cobra.Command {
 	var output cli.Output
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "compact",
-		Short: "Write the attached stores as one, which replaces them when CRI-O starts next",
+		Use:     "compact",
+		Short:   "Write the attached stores as one, which replaces them when CRI-O starts next",
+		Example: "  pinbox-node compact --dry-run",
 		Long: `Write the attached stores as one, without what is not used any more, so that a chain
 of deltas does not use all slots. The new store replaces the others when CRI-O starts
 next; until then they stay. The command runs at low priority.`,

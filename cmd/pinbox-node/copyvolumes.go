@@ -14,8 +14,9 @@ func copyVolumesCommand() *cobra.Command {
 	var f passFlags
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "copy-volumes",
-		Short: "Copy the images of image volumes into CRI-O's own store",
+		Use:     "copy-volumes",
+		Short:   "Copy the images of image volumes into CRI-O's own store",
+		Example: "  pinbox-node copy-volumes",
 		Long: `Copy the images of image volumes, with all their layers, out of the mounted stores into CRI-O's
 own store, where pods can mount them. The command changes nothing unless "imageVolumes" is "copy" in
 /etc/pinbox/node.json. Passes run it, so there is no need to.`,

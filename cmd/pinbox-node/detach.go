@@ -20,6 +20,8 @@ func detachCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
 		Short: "Remove a store that nothing uses; without a name, all such stores",
+		Example: `  pinbox-node detach --dry-run
+  pinbox-node detach 2 --yes`,
 		Long: `Remove a store if no set, no container, no layer of CRI-O's own store and no other store
 uses it. Otherwise list what uses it.
 

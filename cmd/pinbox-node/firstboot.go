@@ -12,9 +12,10 @@ func firstbootCommand() *cobra.Command {
 	var f passFlags
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "firstboot",
-		Short: "Make one pass: pin every image of the sets, pull what is missing, write the status",
-		Args:  cobra.NoArgs,
+		Use:     "firstboot",
+		Short:   "Make one pass: pin every image of the sets, pull what is missing, write the status",
+		Example: "  pinbox-node firstboot",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.logTo(output.Log(cmd.ErrOrStderr()))
 			status, err := f.open().Pass(cmd.Context())

@@ -18,9 +18,10 @@ func installStoreCommand() *cobra.Command {
 	var check bool
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "install-store DISK",
-		Short: "Copy the store of a medium to a partition on a disk that has CoreOS",
-		Args:  named("the disk"), ValidArgsFunction: anyFile,
+		Use:     "install-store DISK",
+		Short:   "Copy the store of a medium to a partition on a disk that has CoreOS",
+		Example: "  pinbox-node install-store --check /dev/sda",
+		Args:    named("the disk"), ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Disk = args[0]
 			if check {

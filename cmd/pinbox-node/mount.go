@@ -13,8 +13,9 @@ func mountCommand() *cobra.Command {
 	var f nodeFlags
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "mount",
-		Short: "Mount the attached stores that are intact and have their base, before CRI-O starts",
+		Use:     "mount",
+		Short:   "Mount the attached stores that are intact and have their base, before CRI-O starts",
+		Example: "  pinbox-node mount",
 		Long: `Mount the attached stores that are intact and have their base, before CRI-O starts.
 
 Unknown flags are ignored: node.env has the flags of all services, and a misspelt one

@@ -12,9 +12,10 @@ func planCommand() *cobra.Command {
 	var f passFlags
 	var output cli.Output
 	cmd := &cobra.Command{
-		Use:   "plan",
-		Short: "Show what a pass would do and the space that it needs; change nothing",
-		Args:  cobra.NoArgs,
+		Use:     "plan",
+		Short:   "Show what a pass would do and the space that it needs; change nothing",
+		Example: "  pinbox-node plan",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plan, err := f.open().Plan(cmd.Context())
 			if err != nil {

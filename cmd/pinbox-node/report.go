@@ -22,9 +22,10 @@ func reportCommand() *cobra.Command {
 	var f nodeFlags
 	var file, key string
 	cmd := &cobra.Command{
-		Use:   "report -o FILE",
-		Short: "Write the status into a file that `pinbox fleet status` and `pinbox delta` read",
-		Args:  cobra.NoArgs,
+		Use:     "report -o FILE",
+		Short:   "Write the status into a file that `pinbox fleet status` and `pinbox delta` read",
+		Example: "  pinbox-node report -o /run/media/stick/reports/node1.json",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
 				return cli.Usagef("name a file with -o")

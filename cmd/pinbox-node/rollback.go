@@ -16,6 +16,8 @@ func rollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback",
 		Short: "Make the previous release current again, without a registry",
+		Example: `  pinbox-node rollback --dry-run
+  pinbox-node rollback --to 3`,
 		Long: `Make the release current that was current before, with its sets. The next rollback goes
 forward again. With --to, make another release current that the node keeps.`,
 		Args: cobra.NoArgs,

@@ -11,9 +11,10 @@ import (
 func runCommand() *cobra.Command {
 	var f passFlags
 	cmd := &cobra.Command{
-		Use:   "run",
-		Short: "Keep running, and make a pass when the sets change and at intervals",
-		Args:  cobra.NoArgs,
+		Use:     "run",
+		Short:   "Keep running, and make a pass when the sets change and at intervals",
+		Example: "  pinbox-node run",
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := cli.Output("").Log(cmd.ErrOrStderr())
 			f.logTo(log)

@@ -14,7 +14,9 @@ func statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show sets, images, stores and conditions; exit code 0 only when all is pinned",
-		Args:  cobra.NoArgs,
+		Example: `  pinbox-node status
+  pinbox-node status --output json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			status, err := f.open().Status(cmd.Context())
 			if err != nil {

@@ -21,8 +21,9 @@ func verifyCommand() *cobra.Command {
 	var output cli.Output
 	sample, seed := percent(100), uint32(0)
 	cmd := &cobra.Command{
-		Use:   "verify",
-		Short: "Read layers of the mounted stores again and compare them with their DiffIDs",
+		Use:     "verify",
+		Short:   "Read layers of the mounted stores again and compare them with their DiffIDs",
+		Example: "  pinbox-node verify --sample 5",
 		Long: `Read layers of the mounted stores again, from their disks and media, and compare them with
 their DiffIDs. The command changes nothing and runs at low priority. With --sample, it
 reads layers in random order until they have PERCENT of all bytes.`,

@@ -49,6 +49,7 @@ func cacheListCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use: "ls", Short: "List the packs, the least recently used first", Args: cobra.NoArgs,
+		Example: "  pinbox cache ls",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			packs, err := openCache(dir)
 			if err != nil {
@@ -71,6 +72,7 @@ func cachePruneCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Remove packs, the least recently used first", Args: cobra.NoArgs,
+		Example: "  pinbox cache prune --keep 20GiB",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if (keep == "") != all {
 				return cli.Usagef("give one of --keep and --all")
@@ -99,6 +101,7 @@ func cacheVerifyCommand() *cobra.Command {
 	var output cli.Output
 	cmd := &cobra.Command{
 		Use: "verify", Short: "Read all packs, and remove damaged ones", Args: cobra.NoArgs,
+		Example: "  pinbox cache verify",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			packs, err := openCache(dir)
 			if err != nil {

@@ -17,9 +17,10 @@ import (
 func demoCommand() *cobra.Command {
 	var out, base string
 	cmd := &cobra.Command{
-		Use:   "demo [-o demo/] [--iso rhcos-live.iso]",
-		Short: "Plan, build and verify an appliance of sample images, and a delta to its next release",
-		Args:  cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
+		Use:     "demo [-o demo/] [--iso rhcos-live.iso]",
+		Short:   "Plan, build and verify an appliance of sample images, and a delta to its next release",
+		Example: "  pinbox demo -o demo/",
+		Args:    cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd, out, base) },
 	}
 	cmd.Flags().StringVar(&base, "iso", "", "`FILE` of a CoreOS live ISO to put store and configuration into")
 	cli.Files(cmd.Flags(), "iso", "iso")

@@ -19,6 +19,8 @@ func diffCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
 		Short: "Compare two locks, folders or ISOs: images and layers changed, added and removed",
+		Example: `  pinbox diff old/ out/
+  pinbox diff old/pinbox.lock.json appliance.iso`,
 		Long: `Compare two locks, folders or ISOs: images and layers changed, added and removed. An image is
 changed if its component, its tag or its repository has another digest in NEW. For each image, diff
 shows the layers that OLD lacks. If NEW is a thin delta, diff also shows how much of each layer is

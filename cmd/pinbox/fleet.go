@@ -46,6 +46,8 @@ func fleetStatusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [REPORTS...]",
 		Short: "Show how many nodes are ready, and why the others are not",
+		Example: `  pinbox fleet status reports/ --key keys/
+  pinbox fleet status --set worker --wait --timeout 30m    # of the API`,
 		Long: `status asks the API of a cluster for the reports of its nodes, or reads files and folders of
 reports: those that "pinbox-node report" writes, or "kubectl get nodeimagestatuses -o json".
 

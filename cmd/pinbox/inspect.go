@@ -26,7 +26,9 @@ func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect {out/ | appliance.iso | delta.iso | pinbox.lock.json}",
 		Short: "Show what a store holds and what fills it: images, documents, signatures, files",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso", "json"),
+		Example: `  pinbox inspect out/
+  pinbox inspect appliance.iso --html inspect.html`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso", "json"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			progress := cli.NewProgress(cmd, output)
 			r, err := readInspected(cmd.Context(), args[0], old, key, hooks(progress))

@@ -19,6 +19,8 @@ func lintCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lint [--lock FILE] [--openshift VERSION] PATH...",
 		Short: "List what in Kubernetes manifests would make a node contact a registry",
+		Example: `  pinbox lint manifests/
+  pinbox lint --lock out/pinbox.lock.json cluster.yaml    # of oc get -A -o yaml`,
 		Long: `lint reads files and folders of Kubernetes objects, or stdin as "-":
 
   helm template chart/ | pinbox lint --lock out/ -

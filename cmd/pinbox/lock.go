@@ -14,7 +14,9 @@ func lockCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock -c appliance.yaml",
 		Short: "Resolve all inputs to digests, and write the lock next to the appliance file",
-		Args:  inputsByFlags,
+		Example: `  pinbox lock -c appliance.yaml
+  pinbox lock -c appliance.yaml --update    # tags as they are now`,
+		Args: inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {

@@ -14,7 +14,9 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan {-c appliance.yaml | --set sets.yaml}",
 		Short: "Show what an appliance would contain, and write nothing",
-		Args:  inputsByFlags,
+		Example: `  pinbox plan --set sets/
+  pinbox plan -c appliance.yaml --from old/    # what a delta would have`,
+		Args: inputsByFlags,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			opts, err := in.options()
 			if err != nil {

@@ -16,7 +16,9 @@ func verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify {out/ | appliance.iso | delta/ --base old/}",
 		Short: "Check all hashes of an appliance, and that its files agree",
-		Args:  cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
+		Example: `  pinbox verify out/
+  pinbox verify delta.iso --base old/ --key site.pub`,
+		Args: cobra.ExactArgs(1), ValidArgsFunction: cli.FileArgs(1, "iso"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o := verify.Options{Bases: bases}
 			if key != "" {
