@@ -2,11 +2,11 @@ package fault
 
 import "regexp"
 
-// secretQuery, secretUser, secretStart and secretHeader find what errors of others have besides a place: the query of a
-// URL that an object store has signed lets whoever has it read the object, whatever its scheme, or without one; before
-// the host may be a password; the library of registries shows the start of an answer that it cannot read, which may be a
-// token; and a registry may repeat the header Authorization, where no capital and no digit is a word: "basic auth". The
-// text may be within JSON.
+// secretQuery, secretUser, secretStart and secretHeader find what errors of others have besides a place: the query of
+// a URL that an object store has signed lets whoever has it read the object, whatever its scheme, or without one;
+// before the host may be a password; the library of registries shows the start of an answer that it cannot read, which
+// may be a token; and a registry may repeat the header Authorization, where no capital and no digit is a word: "basic
+// auth". The text may be within JSON.
 var (
 	secretQuery = regexp.MustCompile(
 		`((?:[^\s"\\?]|\\[^"])*/(?:[^\s"\\?]|\\[^"])*\?)(?:[^\s"\\]|\\[^"])*(?:[^\s"\\:,.;)']|\\[^"])`)
