@@ -191,9 +191,9 @@ func (c *Client) fetch(ctx context.Context, img pinset.Image) (Resolved, error) 
 	return r, c.documents.keep(&r)
 }
 
-// checkAlgorithm refuses a digest of another algorithm: pins have SHA-256, and the ID of an image, which is the digest
-// of its configuration, 64 digits in CRI-O (HexSize in internal/storage/id.go). Only layers may be named by another
-// one.
+// checkAlgorithm refuses a digest of another algorithm: pins have SHA-256; and the ID of an image, which is the digest
+// of its configuration, must have 64 digits, or CRI-O panics when it lists images (newExactStorageImageID in
+// internal/storage/image_id.go). Only layers may be named by another one.
 func checkAlgorithm(what string, d digest.Digest) error {
 	if d.Validate() == nil && d.Algorithm() != digest.SHA256 {
 		return fmt.Errorf("%w: %s is named by %s, and pinbox supports sha256 only", ErrNotImage, what, d.Algorithm())
