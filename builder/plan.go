@@ -253,7 +253,8 @@ func Plan(ctx context.Context, o Options) (pinset.Lock, []string, error) {
 
 // ErrNodeBinary says that the pinbox-node for the store is missing or does not run on the nodes.
 var ErrNodeBinary = fault.New(fault.Input, "pinbox-node cannot be used",
-	"`GOARCH=… make node` builds one next to pinbox; or name one with spec.node.binary or --node-binary")
+	"install the package pinbox-nodes, which has one for each architecture, or name one with spec.node.binary or "+
+		"--node-binary")
 
 // elfMachines has the architectures of nodes, by their names in Go.
 var elfMachines = map[elf.Machine]string{

@@ -287,26 +287,29 @@ func (f *inputFlags) readLock() (lock pinset.Lock, err error) {
 	return lock, err
 }
 
-// nodeBinary prefers the pinbox-node with the architecture in its name.
+// nodeBinary is the pinbox-node for a platform by the place of this program.
 func nodeBinary(p pinset.Platform) string {
-	_, arch, _ := p.Split()
-	if name := besidePinbox("pinbox-node-" + arch); arch != "" {
-		if _, err := os.Stat(name); err == nil {
-			return name
-		}
-	}
-	return besidePinbox("pinbox-node")
-}
-
-func besidePinbox(name string) string {
 	self, err := os.Executable()
 	if err != nil { // without /proc
 		self, err = exec.LookPath(os.Args[0])
 	}
 	if err != nil {
-		return name
+		self = ""
 	}
-	return filepath.Join(filepath.Dir(self), name)
+	_, arch, _ := p.Split()
+	return nodeBinaryOf(filepath.Dir(self), arch)
+}
+
+// nodeBinaryOf prefers the pinbox-node with the architecture in its name: in the folder of pinbox, or of the package
+// pinbox-nodes. It need not exist.
+func nodeBinaryOf(dir, arch string) string {
+	for _, folder := range []string{dir, filepath.Join(dir, "../lib/pinbox")} {
+		name := filepath.Join(folder, "pinbox-node-"+arch)
+		if _, err := os.Stat(name); arch != "" && err == nil {
+			return name
+		}
+	}
+	return filepath.Join(dir, "pinbox-node")
 }
 
 // sourceDateEpoch is the time that reproducible builds use:

@@ -28,12 +28,14 @@ for program in pinbox pinbox-node; do
 	mkdir -p "$usr/bin" "$usr/share/doc/$program" "$usr/share/bash-completion/completions" "$usr/share/man/man1" \
 		"$usr/share/fish/vendor_completions.d" "$usr/share/zsh/site-functions"
 	cp LICENSE "$usr/share/doc/$program/copyright"
+	cp README.md CHANGELOG.md docs/*.md docs/*.json "$usr/share/doc/$program"
 	"$out/$program-$host" man "$usr/share/man/man1"
 	gzip -9n "$usr"/share/man/man1/*
 	"$out/$program-$host" completion bash >"$usr/share/bash-completion/completions/$program"
 	"$out/$program-$host" completion fish >"$usr/share/fish/vendor_completions.d/$program.fish"
 	"$out/$program-$host" completion zsh >"$usr/share/zsh/site-functions/_$program"
 done
+cp -r deploy "$parts/pinbox/usr/share/doc/pinbox/examples"
 # The units that `pinbox-node setup` writes into an image with a CRI-O, and a preset that leaves them disabled.
 echo ExecStart=/usr/bin/crio >"$parts/image/usr/lib/systemd/system/crio.service"
 touch "$parts/image/usr/bin/crio"
@@ -51,6 +53,16 @@ for arch in "$@"; do
 				--target "$out"
 		done
 	done
+done
+# The node's program for each architecture, where a build for another one finds it.
+nodes=$parts/pinbox-nodes/usr
+mkdir -p "$nodes/lib/pinbox" "$nodes/share/doc/pinbox-nodes"
+cp LICENSE "$nodes/share/doc/pinbox-nodes/copyright"
+for arch in "$@"; do
+	install -m 755 "$out/pinbox-node-linux-$arch" "$nodes/lib/pinbox/pinbox-node-$arch"
+done
+for kind in deb rpm; do
+	ROOT=$parts/pinbox-nodes bin/peers/nfpm package --config deploy/package/pinbox-nodes.yaml --packager $kind --target "$out"
 done
 
 # What CHANGELOG.md says of this release; before a tag is made, of the one to come.
