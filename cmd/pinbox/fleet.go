@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/pages"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // errNotReady is the error of a fleet with nodes that are not ready.
@@ -35,7 +39,8 @@ func fleetCommand() *cobra.Command {
 type fleetFlags struct {
 	cluster           clusterFlags
 	key, set, release string
-	stale, timeout    time.Duration
+	stale             string
+	timeout           time.Duration
 	wait              bool
 	output            cli.Output
 	page              cli.Page
@@ -50,9 +55,6 @@ func fleetStatusCommand() *cobra.Command {
   pinbox fleet status --set worker --wait --timeout 30m    # of the API`,
 		Long: `status asks the API of a cluster for the reports of its nodes, or reads files and folders of
 reports: those that "pinbox-node report" writes, or "kubectl get nodeimagestatuses -o json".
-
-  pinbox fleet status --set worker --wait --timeout 2h
-  pinbox fleet status /media/stick/reports/
 
 The exit code is 0 if all nodes are ready, and 1 if one is not. With the API, these nodes
 are not ready, too: a node that has never reported, and a node that does not have the
@@ -72,8 +74,9 @@ latest generation of its sets yet.`,
 	flags.StringVar(&f.set, "set", "", "only ask for the set `NAME`")
 	flags.StringVar(&f.release, "release", "",
 		"also ask for the release `NAME` or NAME/NUMBER of an appliance, as the current one")
-	flags.DurationVar(&f.stale, "stale", 2*time.Hour,
-		"`TIME` after which a node that has not reported is not ready; 0 for never. A node reports every 30 minutes at least")
+	flags.StringVar(&f.stale, "stale", "",
+		"`TIME` after which a node that has not reported is not ready, such as 2h or 30d; 0 for never (default: 2h with the "+
+			"API, to which a node reports every 30 minutes at least; 0 with files)")
 	cli.Under("Question", flags)
 	flags.BoolVar(&f.wait, "wait", false, "wait until all nodes are ready")
 	flags.DurationVar(&f.timeout, "timeout", 0, "`TIME` to wait at most (default: no limit)")
@@ -90,7 +93,10 @@ func (f fleetFlags) run(ctx context.Context, paths []string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
-	q := fleet.Query{Set: f.set, Stale: f.stale}
+	q := fleet.Query{Set: f.set}
+	if q.Stale, err = staleTime(f.stale, len(paths) > 0); err != nil {
+		return err
+	}
 	if f.release != "" {
 		if q.Release, err = fleet.ParseRelease(f.release); err != nil {
 			return cli.Usagef("--release: %w", err)
@@ -107,7 +113,7 @@ func (f fleetFlags) run(ctx context.Context, paths []string, stdout, stderr io.W
 		may := errors.Is(err, cluster.ErrAPI) || errors.Is(err, fleet.ErrNoNodes) || err == nil && !s.AllReady()
 		waiting := f.wait && may
 		if err == nil && (!waiting || ctx.Err() != nil) {
-			return f.show(stdout, s)
+			return f.show(stdout, s, len(paths) > 0)
 		}
 		if !waiting {
 			return err
@@ -123,12 +129,31 @@ func (f fleetFlags) run(ctx context.Context, paths []string, stdout, stderr io.W
 		select {
 		case <-ctx.Done():
 			if err == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return f.show(stdout, s)
+				return f.show(stdout, s, len(paths) > 0)
 			}
 			return errors.Join(err, ctx.Err())
 		case <-time.After(askInterval):
 		}
 	}
+}
+
+// staleTime reads the value of --stale. Its default for files is none: they come with a courier.
+func staleTime(text string, files bool) (time.Duration, error) {
+	if text == "" && !files {
+		return 2 * time.Hour, nil
+	}
+	if text == "" {
+		return 0, nil
+	}
+	days, isDays := strings.CutSuffix(text, "d")
+	if n, err := strconv.ParseUint(days, 10, 16); isDays && err == nil {
+		return time.Duration(n) * 24 * time.Hour, nil //nolint:gosec // 16 bits
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, cli.Usagef("--stale %s: not a time such as 90m, 2h or 30d", text)
+	}
+	return d, nil
 }
 
 // source returns what reads the nodes: from files or from the API.
@@ -164,14 +189,19 @@ func ask(ctx context.Context, nodes func(context.Context) ([]fleet.Node, error),
 	return fleet.Summarize(all, q)
 }
 
-// show prints a summary. It returns errNotReady if a node is not ready.
-func (f fleetFlags) show(w io.Writer, s fleet.Summary) error {
+// show prints a summary, of files with each report. It returns errNotReady if a node is not ready.
+func (f fleetFlags) show(w io.Writer, s fleet.Summary, files bool) error {
 	var err error
 	switch {
 	case f.page.Wanted():
 		err = f.page.Write(func(w io.Writer) error { return pages.Fleet(w, s, "pinbox "+version) })
 	case f.output.Text():
-		err = printFleet(w, s)
+		if files {
+			err = printReports(w, s)
+		}
+		if err == nil {
+			err = printFleet(w, s)
+		}
 	default:
 		err = f.output.Encode(w, s)
 	}
@@ -179,6 +209,23 @@ func (f fleetFlags) show(w io.Writer, s fleet.Summary) error {
 		err = errNotReady
 	}
 	return err
+}
+
+// printReports prints how old the report of each node is.
+func printReports(w io.Writer, s fleet.Summary) error {
+	t := cli.Table(w)
+	fmt.Fprintln(t, "NODE\tRELEASE\tREPORTED\tSTATE")
+	for _, r := range s.Reports {
+		release, age := "-", "never"
+		if r.Release != (pinset.ReleaseID{}) {
+			release = r.Release.Title()
+		}
+		if !r.Time.IsZero() {
+			age = pages.Long(s.Time.Sub(r.Time)) + " ago"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.Node, release, age, cmp.Or(r.Reason, "ready"))
+	}
+	return t.Flush()
 }
 
 // maxNodesShown is how many nodes of a reason are shown as text.

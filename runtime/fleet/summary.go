@@ -52,8 +52,21 @@ type Summary struct {
 	Sets       []SetCount    `json:"sets"`
 	Releases   []StoreCount  `json:"releases"`
 	Programs   []ProgramName `json:"programs"`
+	// Reports say how old the report of each node is, by the names of the nodes.
+	Reports []NodeReport `json:"reports"`
 	// Wanted are images that pods wanted and nodes did not have, by their names.
 	Wanted []WantedCount `json:"wanted,omitempty"`
+}
+
+// NodeReport is the last report of a node.
+type NodeReport struct {
+	Node string `json:"node"`
+	// Time is zero if the node has never reported.
+	Time time.Time `json:"time,omitzero"`
+	// Release is the current one; zero if there is none.
+	Release pinset.ReleaseID `json:"release,omitzero"`
+	// Reason is why the node is not ready; "" if it is.
+	Reason string `json:"reason,omitempty"`
 }
 
 // Reason has the nodes that are not ready for one reason: a class of errors, or one of the constants below.
@@ -126,7 +139,9 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 			continue
 		}
 		s.Nodes++
-		if reason, text := n.problem(q); reason == "" {
+		reason, text := n.problem(q)
+		report := NodeReport{Node: n.Name, Reason: reason}
+		if reason == "" {
 			s.Ready++
 			s.ReadyNodes = append(s.ReadyNodes, n.Name)
 		} else {
@@ -134,15 +149,19 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 		}
 		n.countSets(sets, q)
 		if n.Report == nil {
+			s.Reports = append(s.Reports, report)
 			continue
 		}
+		report.Time = n.Report.Time
 		s.BytesToGo += min(n.Report.BytesToGo, math.MaxInt64-s.BytesToGo) // a report may have any number
 		if n.Report.ETA.After(s.ETA) && !n.Report.Time.After(q.Now.Add(clockError)) && n.Report.Pulling() {
 			s.ETA = n.Report.ETA
 		}
 		if release, found := n.Report.release(); found {
 			releases[release]++
+			report.Release = release
 		}
+		s.Reports = append(s.Reports, report)
 		programs[n.Report.Pinbox]++
 		for _, img := range n.Report.Wanted {
 			missed[img.Name]++
@@ -155,6 +174,7 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 		return s, ErrNoNodes
 	}
 	slices.Sort(s.ReadyNodes)
+	slices.SortFunc(s.Reports, func(a, b NodeReport) int { return cmp.Compare(a.Node, b.Node) })
 	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
 		slices.SortFunc(reasons[reason], func(a, b NodeText) int { return cmp.Compare(a.Node, b.Node) })
 		s.NotReady = append(s.NotReady, Reason{reason, reasons[reason]})

@@ -106,6 +106,7 @@ func TestSummary(t *testing.T) {
 			r.Stores, r.Pinbox, r.Wanted = nil, "v2", []wanted.Image{{Name: "quay.io/x/b:1"}, {Name: "quay.io/x/a:1"}}
 		})},
 	}, fleet.Query{Now: now})
+	edge, reported := pinset.ReleaseID{Name: "edge", Number: 7}, ready(nil).Time
 	want := fleet.Summary{
 		Time: now.UTC(), Nodes: 5, Ready: 2, BytesToGo: 1000, ETA: now.Add(time.Hour),
 		NotReady: []fleet.Reason{
@@ -116,9 +117,16 @@ func TestSummary(t *testing.T) {
 		},
 		ReadyNodes: []string{"b", "e"},
 		Sets:       []fleet.SetCount{{Name: "worker", Nodes: 4, Ready: 2}},
-		Releases:   []fleet.StoreCount{{ReleaseID: pinset.ReleaseID{Name: "edge", Number: 7}, Nodes: 3}},
-		Programs:   []fleet.ProgramName{{Program: "v1", Nodes: 3}, {Program: "v2", Nodes: 1}},
-		Wanted:     []fleet.WantedCount{{Name: "quay.io/x/a:1", Nodes: 1}, {Name: "quay.io/x/b:1", Nodes: 2}},
+		Releases:   []fleet.StoreCount{{ReleaseID: edge, Nodes: 3}},
+		Reports: []fleet.NodeReport{
+			{Node: "a", Time: reported, Release: edge, Reason: fleet.Pulling},
+			{Node: "b", Time: reported, Release: edge},
+			{Node: "c", Time: reported, Release: edge, Reason: fleet.Pulling},
+			{Node: "d", Reason: fleet.NeverReported},
+			{Node: "e", Time: reported},
+		},
+		Programs: []fleet.ProgramName{{Program: "v1", Nodes: 3}, {Program: "v2", Nodes: 1}},
+		Wanted:   []fleet.WantedCount{{Name: "quay.io/x/a:1", Nodes: 1}, {Name: "quay.io/x/b:1", Nodes: 2}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v, -want +got:\n%s", err, diff)

@@ -21,14 +21,14 @@ func Fleet(w io.Writer, s fleet.Summary, program string) error {
 	if s.BytesToGo > 0 {
 		text := bytesize.Format(s.BytesToGo) + " to go"
 		if !s.ETA.IsZero() {
-			text += fmt.Sprintf(", done at about %s, in %s", at(s.ETA), long(s.ETA.Sub(s.Time)))
+			text += fmt.Sprintf(", done at about %s, in %s", at(s.ETA), Long(s.ETA.Sub(s.Time)))
 		}
 		notes = append(notes, text+".")
 	}
 	p := page.Page{
 		Title: "Fleet", About: "the images of many nodes", Notes: notes, Program: program,
 		Summary: fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Nodes),
-		Body:    body, Of: s, Funcs: template.FuncMap{"at": at, "bytes": bytesize.Format, "long": long},
+		Body:    body, Of: s, Funcs: template.FuncMap{"at": at, "bytes": bytesize.Format, "long": Long},
 	}
 	return p.Write(w)
 }
@@ -41,8 +41,8 @@ func at(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// long says how long something takes.
-func long(d time.Duration) string {
+// Long says how long something takes.
+func Long(d time.Duration) string {
 	d = max(d, 0)
 	switch minutes := int(d / time.Minute); {
 	case minutes < 1:
