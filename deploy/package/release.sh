@@ -37,13 +37,13 @@ for program in pinbox pinbox-node; do
 done
 cp -r deploy "$parts/pinbox/usr/share/doc/pinbox/examples"
 # The units that `pinbox-node setup` writes into an image with a CRI-O, and a preset that leaves them disabled.
-echo ExecStart=/usr/bin/crio >"$parts/image/usr/lib/systemd/system/crio.service"
+printf '[Service]\nExecStart=/usr/bin/crio\n' >"$parts/image/usr/lib/systemd/system/crio.service"
 touch "$parts/image/usr/bin/crio"
 "$out/pinbox-node-$host" setup --root "$parts/image" --program /usr/bin/pinbox-node --auto-attach >/dev/null
 systemd=$parts/pinbox-node/usr/lib/systemd
 mkdir -p "$systemd/system" "$systemd/system-preset"
-cp "$parts"/image/etc/systemd/system/pinbox-*.service "$systemd/system"
-(cd "$systemd/system" && printf 'disable %s\n' *) >"$systemd/system-preset/90-pinbox-node.preset"
+cp -r "$parts"/image/etc/systemd/system/pinbox-*.service* "$systemd/system"
+(cd "$systemd/system" && printf 'disable %s\n' *.service) >"$systemd/system-preset/90-pinbox-node.preset"
 
 for arch in "$@"; do
 	for program in pinbox pinbox-node; do

@@ -69,7 +69,7 @@ func (h host) findCRIO(ctx context.Context, version string) (found foundCRIO, er
 	case err != nil:
 		return found, err
 	case service.Program == "":
-		return found, fmt.Errorf("%w: no %s in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
+		return found, fmt.Errorf("%w: no %s with an ExecStart= in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
 	case !h.exists(service.Program):
 		return found, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, service.Program)
 	}
