@@ -16,6 +16,7 @@ import (
 
 	"github.com/pinbox/pinbox/storage/cache"
 	"github.com/pinbox/pinbox/storage/compose"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -257,6 +258,9 @@ func (j *job) close() {
 func (f *fetcher) run(ctx context.Context, j *job) error {
 	defer f.done(j)
 	if j.pack, j.err = f.packOf(ctx, j); j.err != nil {
+		if isForeign(j.layer) && errors.Is(j.err, ErrNotFound) {
+			j.err = fault.Wrap(ErrForeign, j.err)
+		}
 		j.err = fmt.Errorf("layer %s: %w", j.layer.Digest, j.err)
 		return fmt.Errorf("image %s: %w", j.img, j.err)
 	}

@@ -27,6 +27,8 @@ var (
 	ErrIncomplete = fault.New(fault.Input, "some of its blobs are missing",
 		"add the archives of earlier runs to the paths, with all their parts, or a store that has the images; an "+
 			"archive of oc-mirror contains only what was new in its run")
+	ErrForeign = fault.New(fault.Input, "a foreign layer is not beside its image",
+		"push or save the image again with this layer: pinbox fetches nothing from the URLs of a manifest")
 	ErrWrongKind = fault.New(fault.Input, "wrong kind of input",
 		"`pinbox build --help` shows which flag takes what")
 )
@@ -165,6 +167,8 @@ func (f LocalImage) explain(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case errors.Is(err, ErrForeign):
+		return fmt.Errorf("%s: %w", f.origin, err)
 	case errors.Is(err, ErrIncomplete) && f.selfContained:
 		return fmt.Errorf("%s: %w: %v", f.origin, ErrLocal, err) //nolint:errorlint // earlier archives are no cure
 	case errors.Is(err, ErrIncomplete):
@@ -204,6 +208,8 @@ func (s *imageSource) checkLayers(layers []*pinset.LockedLayer) error {
 		switch {
 		case err == nil:
 			err = r.Close()
+		case isForeign(l) && errors.Is(err, ErrIncomplete):
+			err = fault.Wrap(ErrForeign, err)
 		case errors.Is(err, ErrIncomplete):
 			absent, err = append(absent, l.Digest.String()), nil
 		}
@@ -215,4 +221,9 @@ func (s *imageSource) checkLayers(layers []*pinset.LockedLayer) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s", ErrIncomplete, strings.Join(absent, ", "))
+}
+
+// isForeign reports whether a registry need not have a layer, since the manifest has URLs for it.
+func isForeign(l *pinset.LockedLayer) bool {
+	return strings.Contains(l.MediaType, ".foreign.") || strings.Contains(l.MediaType, ".nondistributable.")
 }

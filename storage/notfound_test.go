@@ -53,3 +53,21 @@ func TestNotFoundByCode(t *testing.T) {
 		})
 	}
 }
+
+// A bug was that the page of a proxy or of a login, for a tag, was taken for an image that nobody can run.
+func TestPagesAreNoManifests(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("\n<!DOCTYPE html><html>Log in</html>"))
+	}))
+	defer server.Close()
+	host := strings.TrimPrefix(server.URL, "http://")
+	client, err := NewClient(Access{Insecure: []string{host}, InsecurePolicy: true}, "linux/amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	_, err = client.ResolveReferences(t.Context(), []pinset.Reference{{Repository: host + "/a/b", Tag: "1"}}, nil)
+	if !errors.Is(err, ErrRegistry) || !strings.Contains(err.Error(), "a page, not a manifest") {
+		t.Errorf("got %v, want %v", err, ErrRegistry)
+	}
+}

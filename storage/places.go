@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -484,6 +485,9 @@ func (s *sources) pinAt(ctx context.Context, p *place, tag string) (*remote, doc
 	}
 	r.acquire()
 	doc, err := r.manifest(ctx, "")
+	if err == nil && bytes.HasPrefix(bytes.TrimSpace(doc.content), []byte("<")) { // it would be an image by its digest
+		err = errors.New("the answer is a page, not a manifest: it may be of a proxy, or of a login")
+	}
 	return r, doc, errors.Join(err, r.release())
 }
 

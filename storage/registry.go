@@ -291,7 +291,7 @@ func classify(ctx context.Context, err error) error {
 	switch statusOf(err) {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%w: %w", ErrUnauthorized, err)
-	case http.StatusNotFound:
+	case http.StatusNotFound, http.StatusGone:
 		return fmt.Errorf("%w: %w", ErrNotFound, err)
 	}
 	return unusable(err)

@@ -9,13 +9,14 @@ import (
 	imgtypes "go.podman.io/image/v5/types"
 
 	"github.com/pinbox/pinbox/storage/environment"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // CompleteName reads a name of an image that need not be full, as nginx:1.27. The registry of a short name is the
 // default registry or, if that is "", what registries.conf(5) says: an alias, or the only registry of
 // unqualified-search-registries. by says which of them, and is "" for a full name. The error is pinset.ErrShortName if
-// none does. It makes no request.
+// none does, and another one if registries.conf cannot be read. It makes no request.
 func CompleteName(name, defaultRegistry string) (ref pinset.Reference, by string, err error) {
 	ref, err = pinset.ParseReference(name)
 	full, short, bad := pinset.Expand(name)
@@ -32,7 +33,8 @@ func CompleteName(name, defaultRegistry string) (ref pinset.Reference, by string
 	}
 	completed, by, unreadable := completeByConfig(name)
 	if unreadable != nil {
-		return ref, "", fmt.Errorf("%w (%w)", err, unreadable)
+		return ref, "", fault.With(fmt.Errorf("short name %q: %w", name, unreadable), fault.Input,
+			"correct registries.conf, which completes short names; or name the registry with --default-registry")
 	}
 	if completed == "" {
 		return ref, "", err

@@ -9,6 +9,7 @@ import (
 
 	"go.podman.io/image/v5/pkg/sysregistriesv2"
 
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -40,7 +41,6 @@ func TestCompleteNames(t *testing.T) {
 		"the flag before an alias":  {one + alias, "docker.io", "nginx", "docker.io/library/nginx:latest", "docker.io"},
 		"without library":           {one, "", "docker.io/nginx:1", "", ""},
 		"without library by a flag": {"", "quay.io", "docker.io/nginx:1", "docker.io/library/nginx:1", "quay.io"},
-		"a broken configuration":    {"a = [", "", "nginx", "", "registries.conf"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "registries.conf")
@@ -61,6 +61,18 @@ func TestCompleteNames(t *testing.T) {
 				t.Errorf("got %v by %q, %v, want %s by %q", got, by, err, c.want, c.by)
 			}
 		})
+	}
+	file := filepath.Join(t.TempDir(), "registries.conf")
+	if err := os.WriteFile(file, []byte("a = ["), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("CONTAINERS_REGISTRIES_CONF", file)
+	sysregistriesv2.InvalidateCache()
+	t.Cleanup(sysregistriesv2.InvalidateCache)
+	_, _, err := CompleteName("nginx", "")
+	if f := fault.Of(err); f == nil || errors.Is(err, pinset.ErrShortName) || !strings.Contains(err.Error(), file) ||
+		!strings.Contains(f.Hint, "registries.conf") { // a bug was to say that the name is short, and to add this
+		t.Errorf("got %v, want an error of %s alone", err, file)
 	}
 	if _, _, err := CompleteName("a b", "docker.io"); !errors.Is(err, pinset.ErrBadName) {
 		t.Errorf("got %v, want %v", err, pinset.ErrBadName)

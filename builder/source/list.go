@@ -234,7 +234,7 @@ func documents(path string, content []byte, o Options) (l Listing, err error) {
 	var errs []error
 	for _, root := range roots {
 		kind, group := document.Text(document.Field(root, "kind")), document.Text(document.Field(root, "apiVersion"))
-		named := plainList(root)
+		named, unnamed := plainList(root)
 		switch oc := pinset.CheckReleaseInfo(root); {
 		case oc != nil:
 			return Listing{}, fmt.Errorf("%s:%d: %w", path, root.Line, oc)
@@ -250,9 +250,17 @@ func documents(path string, content []byte, o Options) (l Listing, err error) {
 				name, err := o.complete(n.Value, fmt.Sprintf("%s:%d", path, n.Line))
 				l.Names, errs = append(l.Names, name), append(errs, err)
 			}
+			if unnamed > 0 {
+				warning := fmt.Sprintf("%s:%d: images without a name are left out: %d", path, root.Line, unnamed)
+				l.Warnings = append(l.Warnings, warning)
+			}
 		default:
-			return Listing{}, fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift, nor Images of Hauler or "+
+			err := fmt.Errorf("%s:%d: %w: it is %s, neither a release of MicroShift, nor Images of Hauler or "+
 				"kubeadm, nor what `crictl images -o json` prints", path, root.Line, ErrList, cmp.Or(kind, "something else"))
+			if flag := FlagFor(kind); flag != "" {
+				err = fault.With(err, fault.Input, "give it with "+flag)
+			}
+			return Listing{}, err
 		}
 	}
 	return l, errors.Join(errs...)
@@ -261,14 +269,14 @@ func documents(path string, content []byte, o Options) (l Listing, err error) {
 // plainList returns the names of a document that is an array of images, or has one under images, or has there a mapping
 // of them by component, as a release of MicroShift. An image is a name, or what CRI and podman say of one: all its
 // names, since pods may use any (`crictl images -o json`, `podman images --format json`). It returns nil if there is
-// anything else.
-func plainList(root *yaml.Node) (names []*yaml.Node) {
+// anything else. unnamed counts images without a name, whose lists are empty.
+func plainList(root *yaml.Node) (all []*yaml.Node, unnamed int) {
 	images := root
 	if root.Kind == yaml.MappingNode {
 		images = document.Field(root, "images")
 	}
 	if images == nil {
-		return nil
+		return nil, 0
 	}
 	items := images.Content
 	if images.Kind == yaml.MappingNode {
@@ -278,26 +286,36 @@ func plainList(root *yaml.Node) (names []*yaml.Node) {
 		}
 	}
 	for _, item := range items {
-		found := []*yaml.Node{item}
+		found, names, listed := []*yaml.Node{item}, []*yaml.Node(nil), false
 		if item.Kind == yaml.MappingNode {
 			found = nil
 			for i := 0; i+1 < len(item.Content); i += 2 {
-				if key := strings.ToLower(item.Content[i].Value); key == "repotags" || key == "repodigests" {
-					found = append(found, item.Content[i+1].Content...)
+				switch strings.ToLower(item.Content[i].Value) {
+				case "repotags", "repodigests":
+					found, listed = append(found, item.Content[i+1].Content...), true
+				case "names":
+					names, listed = item.Content[i+1].Content, true
 				}
 			}
+			if len(found) == 0 {
+				found = names
+			}
+			found = slices.DeleteFunc(found, func(n *yaml.Node) bool { return strings.HasPrefix(n.Value, "<none>") })
 		}
 		for _, n := range found {
 			if document.Text(n) == "" {
-				return nil
+				return nil, 0
 			}
 		}
-		if len(found) == 0 {
-			return nil
+		switch {
+		case len(found) == 0 && !listed:
+			return nil, 0
+		case len(found) == 0:
+			unnamed++
 		}
-		names = append(names, found...)
+		all = append(all, found...)
 	}
-	return names
+	return all, unnamed
 }
 
 // Images are names, with a digest or a tag. Short ones are completed.

@@ -57,6 +57,8 @@ func TestReadList(t *testing.T) {
 			`"quay.io/a/c` + digest + `"]}]}`, []string{"quay.io/a/b:1", "quay.io/a/b" + digest, "quay.io/a/c" + digest}},
 		"podman": {"images", `[{"Id": "1", "Names": ["quay.io/a/b:1"], "RepoTags": ["quay.io/a/b:1"], "RepoDigests": []}]`,
 			[]string{"quay.io/a/b:1"}},
+		"podman, by names alone": {"images", `[{"Id": "1", "RepoTags": null, "RepoDigests": [], "Names": ["quay.io/a/b:1"]}]`,
+			[]string{"quay.io/a/b:1"}},
 		"an array": {"images", "[\n\"quay.io/a/b:1\", \"quay.io/a/c:1\"]",
 			[]string{"quay.io/a/b:1", "quay.io/a/c:1"}},
 		"a list of YAML": {"images.txt", "# all\n---\n- quay.io/a/b:1\n- \"quay.io/a/c:1\"\n",
@@ -83,6 +85,18 @@ func TestReadList(t *testing.T) {
 	}
 }
 
+// Nodes have images without a name, of which a newer one has the tag. A bug was to refuse the list as something else.
+func TestListsWithImagesWithoutNames(t *testing.T) {
+	l, err := source.ReadList(t.Context(), list(t, "x.json", `{"images": [{"repoTags": ["quay.io/a/b:1"]}, {"id": "sha256:1",`+
+		`"repoTags": [], "repoDigests": []}, {"repoTags": ["<none>:<none>"], "repoDigests": ["<none>@<none>"]}]}`), source.Options{})
+	if err != nil || len(l.Names) != 1 || l.Names[0].String() != "quay.io/a/b:1" {
+		t.Fatalf("got %v, %v, want quay.io/a/b:1", l.Names, err)
+	}
+	if len(l.Warnings) != 1 || !strings.HasSuffix(l.Warnings[0], "x.json:1: images without a name are left out: 2") {
+		t.Errorf("got the warnings %q, want one of 2 images", l.Warnings)
+	}
+}
+
 func TestInvalidLists(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, content string
@@ -101,16 +115,13 @@ func TestInvalidLists(t *testing.T) {
 			"images.txt", "docker.io/nginx\n", pinset.ErrShortName,
 			"image \"docker.io/nginx\": not the full name: it lacks the path library/; write docker.io/library/nginx",
 		},
-		"comments only": {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
-		"nothing":       {"images.txt", "", source.ErrEmptyList, "images.txt"},
-		"another kind":  {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
-		"not YAML":      {"x.yaml", "a: [", source.ErrList, "x.yaml"},
-		"an image without a name": {
-			"x.json", `{"images": [{"repoTags": ["quay.io/a/b:1"]}, {"id": "sha256:1", "repoTags": [], "repoDigests": []}]}`,
-			source.ErrList, "x.json:1",
-		},
-		"other entries": {"x.yaml", "images:\n- name: quay.io/a/b\n  newTag: 2\n", source.ErrList, "x.yaml:1"},
-		"empty YAML":    {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
+		"comments only":              {"images.txt", "# nothing\n", source.ErrEmptyList, "images.txt"},
+		"nothing":                    {"images.txt", "", source.ErrEmptyList, "images.txt"},
+		"another kind":               {"x.yaml", "kind: Pod\nspec: {}\n", source.ErrList, "x.yaml:1"},
+		"not YAML":                   {"x.yaml", "a: [", source.ErrList, "x.yaml"},
+		"only images without a name": {"x.json", `{"images": [{"id": "sha256:1", "repoTags": [], "repoDigests": []}]}`, source.ErrList, "x.json:1"},
+		"other entries":              {"x.yaml", "images:\n- name: quay.io/a/b\n  newTag: 2\n", source.ErrList, "x.yaml:1"},
+		"empty YAML":                 {"x.yaml", "", source.ErrEmptyList, "x.yaml"},
 		"a bad name inside": {
 			"x.json", "{\n\"images\": {\n\"a\": \"quay.io/a/b:1\",\n\"b\": \"quay.io/a/ b\"}}", pinset.ErrBadName, "x.json:4",
 		},

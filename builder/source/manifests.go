@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // Errors of manifests.
@@ -110,6 +111,15 @@ func ReadManifests(ctx context.Context, path string, possible PossibleImages) (L
 	}
 	for _, u := range objects.Unread {
 		l.Warnings = append(l.Warnings, u.At.Position()+": "+u.String())
+	}
+	for _, set := range objects.Sets { // the flag for sets may have it too
+		for _, img := range set.Images {
+			if ref, err := pinset.ParseReference(img.Text); err == nil {
+				objects.Possible = append(objects.Possible, Possible{
+					Image: img, Reference: ref, Object: pinset.Kind + "/" + set.Name.Text, Path: "spec.pinnedImages",
+				})
+			}
+		}
 	}
 	switch {
 	case possible == TakePossible:

@@ -84,7 +84,7 @@ func cutTransport(text, key string) (name string, ok bool) {
 			return name, true
 		}
 	}
-	if name, ok := strings.CutPrefix(text, "oci://"); ok && (imageKey(key) || strings.HasSuffix(key, "storageUri")) {
+	if name, ok := strings.CutPrefix(text, "oci://"); ok && (imageKey(key) || strings.HasSuffix(key, "storageUri") || key == "uri") {
 		return name, true
 	}
 	return text, !strings.Contains(text, "://")

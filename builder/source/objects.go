@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -189,6 +190,9 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 		return
 	case yaml.SequenceNode:
 		of := key
+		values := namedValues(n)
+		w.parts(values, key, in)
+		w.dotted(values, in)
 		for i, child := range n.Content {
 			w.path = append(w.path, "["+strconv.Itoa(i)+"]")
 			w.walk(child, of, in)
@@ -217,9 +221,11 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 		}
 	}
 	w.parts(n, key, in)
+	w.dotted(n, in)
 	below := in
 	below.shared = sharedBy(n, in.shared)
-	variable, kind := document.Text(document.Field(n, "name")), document.Text(document.Field(n, "kind"))
+	kind := document.Text(document.Field(n, "kind"))
+	variable := cmp.Or(document.Text(document.Field(n, "name")), path.Base(document.Text(document.Field(n, "path")))) // a patch
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		inside, of := below, key

@@ -207,3 +207,40 @@ func joinBeside(n *yaml.Node, key string, value *yaml.Node) (name string, used [
 	}
 	return name + ":" + strings.ReplaceAll(tag, "+", "-"), []*yaml.Node{value, tagNode}
 }
+
+// namedValues returns a list of names and values as a mapping: variables, or parameters of a chart or a template.
+func namedValues(list *yaml.Node) *yaml.Node {
+	mapping := &yaml.Node{Kind: yaml.MappingNode}
+	for _, item := range list.Content {
+		key, value := document.Field(item, "name"), document.Field(item, "value")
+		if document.Text(key) != "" && document.Text(value) != "" {
+			mapping.Content = append(mapping.Content, key, value)
+		}
+	}
+	return mapping
+}
+
+// dotted looks for names whose parts are values of keys with dots: image.repository and image.tag, as in the
+// parameters of charts.
+func (w *walker) dotted(n *yaml.Node, in object) {
+	mappings, keys := map[string]*yaml.Node{}, []string{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := *n.Content[i]
+		dot := strings.LastIndex(key.Value, ".")
+		if dot < 0 || strings.Contains(key.Value, "/") {
+			continue
+		}
+		above := key.Value[:dot]
+		if mappings[above] == nil {
+			mappings[above] = &yaml.Node{Kind: yaml.MappingNode}
+			keys = append(keys, above)
+		}
+		key.Value = key.Value[dot+1:]
+		mappings[above].Content = append(mappings[above].Content, &key, n.Content[i+1])
+	}
+	for _, above := range keys {
+		if key := above[strings.LastIndex(above, ".")+1:]; imageKey(key) { // git.repository and git.tag are none
+			w.parts(mappings[above], key, in)
+		}
+	}
+}

@@ -1,8 +1,12 @@
 package source
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"fmt"
+	"io"
+	neturl "net/url"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -189,22 +193,54 @@ func (w *walker) tooLarge(n *yaml.Node) {
 		document.ErrTooLarge)
 }
 
-// nested returns the documents in a text, which is YAML, JSON, or base64 of these, if they have keys or lists. Their
-// nodes have the lines of the file.
-func (w *walker) nested(n *yaml.Node, in object) []*yaml.Node {
-	text, plain := n.Value, true
-	if len(text) >= minEncoded && !strings.ContainsAny(text, " :.-") {
-		decoded, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), ""))
-		if err == nil && utf8.Valid(decoded) && !slices.Contains(decoded, 0) {
-			text, plain = string(decoded), false
+// decode returns what a text has in base64, or in a data URL of Ignition, also with gzip, as releases of Helm have;
+// nothing if it has neither.
+func decode(text string) (content []byte) {
+	var err error
+	if url, ok := strings.CutPrefix(text, "data:"); ok {
+		kind, data, _ := strings.Cut(url, ",")
+		if text, err = neturl.PathUnescape(data); err != nil {
+			return nil
 		}
-	}
-	start := strings.TrimSpace(text)
-	if plain && !strings.Contains(text, "\n") && !strings.HasPrefix(start, "{") && !strings.HasPrefix(start, "[") {
+		if !strings.HasSuffix(kind, ";base64") {
+			return []byte(text)
+		}
+	} else if len(text) < minEncoded || strings.ContainsAny(text, " :.-") {
 		return nil
 	}
-	if w.unpacked += len(text); w.unpacked > maxUnpacked {
+	if content, err = base64.StdEncoding.DecodeString(strings.Join(strings.Fields(text), "")); err != nil {
+		return nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return content
+	}
+	unpacked, err := io.ReadAll(io.LimitReader(r, maxUnpacked+1))
+	if err != nil {
+		return content
+	}
+	return unpacked
+}
+
+// nested returns the documents in a text, which is YAML, JSON, or an encoding of these, if they have keys or lists.
+// Their nodes have the lines of the file.
+func (w *walker) nested(n *yaml.Node, in object) []*yaml.Node {
+	text, plain := n.Value, true
+	decoded := decode(text)
+	w.unpacked += len(decoded) // also what is no text
+	if len(decoded) > 0 && utf8.Valid(decoded) && !slices.Contains(decoded, 0) {
+		text, plain = string(decoded), false
+	}
+	start := strings.TrimSpace(text)
+	likely := !plain || strings.Contains(text, "\n") || strings.HasPrefix(start, "{") || strings.HasPrefix(start, "[")
+	if plain && likely {
+		w.unpacked += len(text)
+	}
+	if w.unpacked > maxUnpacked {
 		w.tooLarge(n)
+		return nil
+	}
+	if !likely {
 		return nil
 	}
 	roots, err := document.Read(strings.NewReader(text))

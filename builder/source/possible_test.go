@@ -1,6 +1,8 @@
 package source_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -41,6 +43,15 @@ func found(t *testing.T, content string) (certain, possible string) {
 	return strings.Join(uses, " "), strings.Join(others, " ")
 }
 
+// packed returns a text in gzip.
+func packed(text string) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write([]byte(text))
+	_ = w.Close()
+	return b.Bytes()
+}
+
 // A bug was that only known keys of known kinds were read: an operator's operands, named in its variables, were in no
 // appliance, and lint had no finding.
 func TestPlacesOfImages(t *testing.T) {
@@ -79,6 +90,14 @@ func TestPlacesOfImages(t *testing.T) {
 		"escaped JSON in a text":      {inObject(`raw: 'x := "{\"image\":\"quay.io/a/b:1\"}"'`), "", "quay.io/a/b:1"},
 		"base64 of a pod":             {inObject("args: [" + encoded + "]"), "quay.io/a/deep:1", ""},
 		"base64 of a text":            {inObject("args: [" + base64.StdEncoding.EncodeToString([]byte("please run quay.io/a/b:1 {{ now }}")) + "]"), "", "quay.io/a/b:1"},
+		"a data URL":                  {inObject("source: 'data:,run%20quay.io%2Fa%2Fb:1'"), "", "quay.io/a/b:1"},
+		"base64 in a data URL":        {inObject("source: 'data:text/plain;charset=utf-8;base64," + encoded + "'"), "quay.io/a/deep:1", ""},
+		"gzip in a data URL":          {inObject("source: 'data:;base64," + base64.StdEncoding.EncodeToString(packed(pod)) + "'"), "quay.io/a/deep:1", ""},
+		"a release of Helm":           {inObject("release: " + base64.StdEncoding.EncodeToString([]byte(base64.StdEncoding.EncodeToString(packed(pod))))), "quay.io/a/deep:1", ""},
+		"gzip of what is no text":     {inObject("x: " + base64.StdEncoding.EncodeToString(packed(pod+"\x00"))), "", ""},
+		"a data URL that is none":     {inObject("x: 'data:;base64,%zz', y: 'data:quay.io/a/b:1', z: 'data:;base64,!'"), "", ""},
+		"a JSON patch":                {inObject("patch: '[{\"op\": \"add\", \"path\": \"/spec/containers/0/image\", \"value\": \"nginx:1.2\"}]'"), "", "docker.io/library/nginx:1.2"},
+		"a model of an LLM in KServe": {inObject("model: {uri: 'oci://quay.io/a/model:1'}"), "", "quay.io/a/model:1"},
 		"a pod in a text in a text":   {"kind: ConfigMap\ndata:\n  x: " + block("kind: ConfigMap\ndata:\n  y: |\n    "+strings.ReplaceAll(pod, "\n", "\n    ")), "quay.io/a/deep:1", ""},
 		"a template of pods in it":    {"kind: ConfigMap\ndata:\n  t: " + block(`spec: {containers: [{image: "{{ .Values.image }}"}, {image: auto}, {image: quay.io/a/b:1}]}`), "quay.io/a/b:1", ""},
 		"a CronJob in a policy":       {inObject("templates: [{objectDefinition: {apiVersion: batch/v1, kind: CronJob, spec: {containers: [{image: 'quay.io/a/b:1'}]}}}]"), "quay.io/a/b:1", ""},
@@ -121,6 +140,13 @@ func TestNamesInParts(t *testing.T) {
 		"version: v2, runtime: {one: {image: a/one, tag: ''}, two: {image: a/two}}":        "docker.io/a/one:v2 docker.io/a/two:latest",
 		"hook: {image: {registry: docker.io, repo: a/kubectl, tag: 1.25.15}}":              "docker.io/a/kubectl:1.25.15",
 		"odh: {base: quay.io/a/b, digest: '" + digest[1:] + "'}":                           "quay.io/a/b" + digest,
+		"set: {image.repository: quay.io/a/b, image.tag: v1}":                              "quay.io/a/b:v1",
+		"set: {ui.image.repository: b, ui.image.registry: quay.io, ui.image.tag: v1}":      "quay.io/b:v1",
+		"p: [{name: image.repository, value: a/b}, {name: image.tag, value: v1}]":          "docker.io/a/b:v1",
+		"parameters: [{name: IMAGE, value: quay.io/a/b}, {name: IMAGE_TAG, value: v1}]":    "quay.io/a/b:v1",
+		"env: [{name: PROXY_IMAGE, value: quay.io/a/b}, {name: PROXY_TAG, value: v1}]":     "quay.io/a/b:v1",
+		"annotations: {app.example/repository: quay.io/a/b, app.example/tag: v1}":          "",
+		"data: {git.repository: a/b, git.tag: v1, app.name: x, app.version: '1'}":          "",
 		"operator: {repository: nvcr.example/n, image: operator}":                          "nvcr.example/n/operator:latest",
 		"image: a/server, defaultImageVersion: '1', defaultGpuImageVersion: 1-gpu":         "docker.io/a/server:1 docker.io/a/server:1-gpu",
 		"IMAGE_NAME: quay.io/a/b, IMAGE_VERSION: v1":                                       "quay.io/a/b:v1",
@@ -347,5 +373,32 @@ func TestTextsThatAreTooDeep(t *testing.T) {
 	l, err := source.ReadManifests(t.Context(), file, "")
 	if err != nil || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "a.yaml:1: data.x in ConfigMap/a is not read") {
 		t.Errorf("got %q, %v, want one warning", l.Warnings, err)
+	}
+}
+
+// Texts in gzip have the budget of all texts in texts, also those that are no text once they are unpacked.
+func TestTextsInGzipHaveABudget(t *testing.T) {
+	bomb := base64.StdEncoding.EncodeToString(packed(strings.Repeat("\x00", document.MaxBytes)))
+	content := "kind: ConfigMap\ndata:\n"
+	for i := range 5 {
+		content += fmt.Sprintf("  t%d: %s\n", i, bomb)
+	}
+	_, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(content))
+	if !errors.Is(err, document.ErrTooLarge) || !strings.Contains(err.Error(), "stdin:7") {
+		t.Errorf("got %v, want %v with the line", err, document.ErrTooLarge)
+	}
+}
+
+// A bug was that a set among manifests was left out without a word.
+func TestSetsAmongManifests(t *testing.T) {
+	set := "apiVersion: machineconfiguration.openshift.io/v1\nkind: PinnedImageSet\nmetadata: {name: site}\n" +
+		"spec: {pinnedImages: [{name: 'quay.io/a/b" + digest + "'}, {name: 'no name'}]}\n"
+	l, err := source.ReadManifests(t.Context(), list(t, "x.yaml", set+"---\n"+inObject("image: quay.io/a/sure:1")), "")
+	if err != nil || len(l.Possible) != 1 {
+		t.Fatalf("got %+v, %v, want one possible image", l.Possible, err)
+	}
+	const want = "1 image:\n  PinnedImageSet/site  spec.pinnedImages  quay.io/a/b" + digest
+	if text := source.DescribePossible(l.Possible); text != want {
+		t.Errorf("got %s, want %s", text, want)
 	}
 }

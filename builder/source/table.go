@@ -55,7 +55,7 @@ func Kinds() []Kind {
 		},
 		{
 			Key:     "imageLists",
-			Doc:     "files of names: one a line, a release of MicroShift as JSON, or Images of Hauler or kubeadm",
+			Doc:     "files of names: one a line, JSON of MicroShift, kubeadm, crictl or podman, or Images of Hauler",
 			Example: "images.txt",
 			New:     func() Source { return &ImageLists{} },
 			Flags:   []Flag{{Name: "image-list", Value: "FILE", Set: set((*ImageLists).add), Objects: []string{"Images"}}},

@@ -72,7 +72,8 @@ func documentsOfOtherKinds(t *testing.T, dir string) map[string]wrongKind {
 			[]string{"--set", file("info.json", `{"image": "quay.io/o/release:1", "references": {"kind": "ImageStream"}}`)},
 			"give --release quay.io/o/release:1",
 		},
-		"an image set as a list": {[]string{"--image-list", isc}, "it is ImageSetConfiguration"},
+		"an image set as a list": {[]string{"--image-list", isc}, "give it with --image-set-config"},
+		"a set as a list":        {[]string{"--image-list", set}, "it is PinnedImageSet"},
 		"a set as an image set":  {[]string{"--image-set-config", set}, "it is PinnedImageSet of"},
 		"an image set of version 1": {
 			[]string{"--image-set-config", file("v1.yaml", strings.Replace(string(sample.ImageSet("quay.io/a/b:1")), "v2alpha1",
