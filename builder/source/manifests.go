@@ -112,7 +112,10 @@ func ReadManifests(ctx context.Context, path string, possible PossibleImages) (L
 	for _, u := range objects.Unread {
 		l.Warnings = append(l.Warnings, u.At.Position()+": "+u.String())
 	}
-	for _, set := range objects.Sets { // the flag for sets may have it too
+	if len(objects.Uses)+len(objects.Possible) == 0 { // a folder of sets alone is for the other flag
+		objects.Sets = nil
+	}
+	for _, set := range objects.Sets { // the other flag may have it too
 		for _, img := range set.Images {
 			if ref, err := pinset.ParseReference(img.Text); err == nil {
 				objects.Possible = append(objects.Possible, Possible{

@@ -84,7 +84,8 @@ func cutTransport(text, key string) (name string, ok bool) {
 			return name, true
 		}
 	}
-	if name, ok := strings.CutPrefix(text, "oci://"); ok && (imageKey(key) || strings.HasSuffix(key, "storageUri") || key == "uri") {
+	model := strings.HasSuffix(key, "storageUri") || key == "uri"
+	if name, ok := strings.CutPrefix(text, "oci://"); ok && (imageKey(key) || model) {
 		return name, true
 	}
 	return text, !strings.Contains(text, "://")

@@ -190,9 +190,10 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 		return
 	case yaml.SequenceNode:
 		of := key
-		values := namedValues(n)
-		w.parts(values, key, in)
-		w.dotted(values, in)
+		if values := namedValues(n); len(values.Content) > 2 {
+			w.parts(values, key, in)
+			w.dotted(values, in)
+		}
 		for i, child := range n.Content {
 			w.path = append(w.path, "["+strconv.Itoa(i)+"]")
 			w.walk(child, of, in)
@@ -225,7 +226,10 @@ func (w *walker) walk(n *yaml.Node, key string, in object) {
 	below := in
 	below.shared = sharedBy(n, in.shared)
 	kind := document.Text(document.Field(n, "kind"))
-	variable := cmp.Or(document.Text(document.Field(n, "name")), path.Base(document.Text(document.Field(n, "path")))) // a patch
+	variable := document.Text(document.Field(n, "name"))
+	if variable == "" { // a patch
+		variable = path.Base(document.Text(document.Field(n, "path")))
+	}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i].Value, n.Content[i+1]
 		inside, of := below, key
