@@ -14,20 +14,6 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// Exit codes. docs/cli.md documents them for pinbox, docs/node.md for pinbox-node.
-const (
-	ExitOK          = fault.OK
-	ExitOther       = fault.Other
-	ExitUsage       = fault.Usage
-	ExitInput       = fault.Input
-	ExitDamaged     = fault.Damaged
-	ExitSpace       = fault.Space
-	ExitRegistry    = fault.Registry
-	ExitBusy        = fault.Busy
-	ExitInterrupted = fault.Interrupted
-	ExitUnread      = fault.Unread
-)
-
 // usageError is an error of the command line.
 type usageError struct{ error }
 
@@ -61,18 +47,18 @@ func (p Program) explain(cmd *cobra.Command, err error) Failure {
 	if errors.As(err, &usageError{}) {
 		name := p.Root.Name()
 		hint := fmt.Sprintf("`%s --help` shows the commands, `%s COMMAND --help` the flags", name, name)
-		return Failure{Error: strings.TrimSpace(err.Error()), Hint: hint, Code: ExitUsage}
+		return Failure{Error: strings.TrimSpace(err.Error()), Hint: hint, Code: fault.Usage}
 	}
 	if errors.Is(err, context.Canceled) {
 		kept := cmp.Or(cmd.Annotations[keptKey], "no incomplete result was left; run the command again")
-		return Failure{"interrupted", kept, ExitInterrupted}
+		return Failure{"interrupted", kept, fault.Interrupted}
 	}
 	return p.Find(err)
 }
 
 // Find finds the hint and the exit code of an error.
 func (p Program) Find(err error) Failure {
-	f := Failure{Error: strings.TrimSpace(err.Error()), Code: ExitOther}
+	f := Failure{Error: strings.TrimSpace(err.Error()), Code: fault.Other}
 	if e := fault.Of(err); e != nil {
 		f.Hint, f.Code = e.Hint, e.Exit
 		return f

@@ -8,13 +8,15 @@ import (
 	"sync/atomic"
 
 	"github.com/spf13/cobra"
+
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Program is a command line.
 type Program struct {
 	Root *cobra.Command
 	// System has the exit codes and hints of errors of the operating system that are no cause of one by package fault.
-	// The first one that matches counts. The code of other errors is ExitOther.
+	// The first one that matches counts. The code of other errors is fault.Other.
 	System []SystemError
 }
 
@@ -49,10 +51,10 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	p.Root.SetErr(stderr)
 	command, err := p.Root.ExecuteContextC(ctx)
 	if err == nil {
-		return ExitOK
+		return fault.OK
 	}
 	if unread.Load() {
-		return ExitUnread
+		return fault.Unread
 	}
 	reported := Reported(0)
 	switch {

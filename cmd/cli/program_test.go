@@ -28,7 +28,7 @@ func runProgram(ctx context.Context, err error, args ...string) (code int, stdou
 	root := &cobra.Command{Use: "tool"}
 	root.AddCommand(work)
 	var out, errOut bytes.Buffer
-	system := []SystemError{{syscall.EIO, ExitOther, "use another disk"}, {errDisk, ExitOther, "never"}}
+	system := []SystemError{{syscall.EIO, fault.Other, "use another disk"}, {errDisk, fault.Other, "never"}}
 	code = Program{root, system}.Run(ctx, args, &out, &errOut)
 	return code, out.String(), errOut.String()
 }
@@ -83,8 +83,8 @@ func TestErrorsForPrograms(t *testing.T) {
 			code, _, stderr := runProgram(t.Context(), errDisk, "work", "--output", output)
 			var got Failure
 			err := json.Unmarshal([]byte(stderr), &got)
-			want := Failure{"full", "free some", ExitSpace}
-			if err != nil || got != want || code != ExitSpace {
+			want := Failure{"full", "free some", fault.Space}
+			if err != nil || got != want || code != fault.Space {
 				t.Errorf("got exit code %d, %v and %q, want %v", code, err, stderr, want)
 			}
 		})
@@ -130,8 +130,8 @@ func TestOutputThatNobodyReadsEndsTheCommand(t *testing.T) {
 	root := &cobra.Command{Use: "tool"}
 	root.AddCommand(work)
 	var errOut bytes.Buffer
-	if got := (Program{Root: root}).Run(t.Context(), []string{"work"}, closedPipe{}, &errOut); got != ExitUnread || errOut.Len() > 0 {
-		t.Errorf("got exit code %d and %q, want %d and nothing", got, &errOut, ExitUnread)
+	if got := (Program{Root: root}).Run(t.Context(), []string{"work"}, closedPipe{}, &errOut); got != fault.Unread || errOut.Len() > 0 {
+		t.Errorf("got exit code %d and %q, want %d and nothing", got, &errOut, fault.Unread)
 	}
 }
 
@@ -148,10 +148,10 @@ func TestOutputOnAFullDisk(t *testing.T) {
 		return err
 	}})
 	var errOut bytes.Buffer
-	p := Program{Root: root, System: []SystemError{{syscall.ENOSPC, ExitSpace, "empty the cache"}}}
-	if got := p.Run(t.Context(), []string{"show"}, full, &errOut); got != ExitSpace ||
+	p := Program{Root: root, System: []SystemError{{syscall.ENOSPC, fault.Space, "empty the cache"}}}
+	if got := p.Run(t.Context(), []string{"show"}, full, &errOut); got != fault.Space ||
 		!strings.Contains(errOut.String(), "write the output: ") || strings.Contains(errOut.String(), "cache") {
-		t.Errorf("got exit code %d and %q, want %d and a hint about the output", got, &errOut, ExitSpace)
+		t.Errorf("got exit code %d and %q, want %d and a hint about the output", got, &errOut, fault.Space)
 	}
 }
 
@@ -172,8 +172,8 @@ func TestInterruptedCommandSaysWhatIsKept(t *testing.T) {
 func TestArgumentsHaveNoLines(t *testing.T) {
 	for _, args := range [][]string{{"work", "a\nready"}, {"work", "--output=a\nready"}, {"a\nready"}} {
 		code, out, text := runProgram(t.Context(), nil, args...)
-		if code != ExitUsage || out != "" || !strings.Contains(text, `a\nready`) || strings.Contains(text, "\nready") {
-			t.Errorf("%q: got exit code %d, %q and %q, want %d and the argument in quotes", args, code, out, text, ExitUsage)
+		if code != fault.Usage || out != "" || !strings.Contains(text, `a\nready`) || strings.Contains(text, "\nready") {
+			t.Errorf("%q: got exit code %d, %q and %q, want %d and the argument in quotes", args, code, out, text, fault.Usage)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // service matches the command of a unit with the flags of node.env.
@@ -101,10 +101,10 @@ func TestStateOfANewerProgram(t *testing.T) {
 	for _, command := range []string{"mount", "rollback"} {
 		var out, errOut bytes.Buffer
 		args := append(strings.Fields(command), "--state", dir, "--sets", dir)
-		if code := run(t.Context(), args, &out, &errOut); code != cli.ExitInput ||
+		if code := run(t.Context(), args, &out, &errOut); code != fault.Input ||
 			!strings.Contains(errOut.String(), "version 2; this pinbox reads version 1") ||
 			!strings.Contains(errOut.String(), "hint: use the pinbox-node that comes with the newest store") {
-			t.Errorf("%s: got exit code %d and %s, want %d and the cure", command, code, errOut.String(), cli.ExitInput)
+			t.Errorf("%s: got exit code %d and %s, want %d and the cure", command, code, errOut.String(), fault.Input)
 		}
 	}
 }

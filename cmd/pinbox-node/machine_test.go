@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -119,8 +119,8 @@ func TestExitCodeOfASmallDisk(t *testing.T) {
 	disk := fixtures.LoopDevice(t, filepath.Join(dir, "disk"))
 	var out, errOut bytes.Buffer
 	code := run(t.Context(), []string{"install-store", "--check", "--medium", dir, disk}, &out, &errOut)
-	if want := "the store does not fit on the disk"; code != cli.ExitSpace || !strings.Contains(errOut.String(), want) ||
+	if want := "the store does not fit on the disk"; code != fault.Space || !strings.Contains(errOut.String(), want) ||
 		!strings.Contains(errOut.String(), "hint: use a larger disk") {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitSpace, want, errOut.String())
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Space, want, errOut.String())
 	}
 }

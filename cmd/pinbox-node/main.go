@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -54,13 +55,13 @@ Exit codes:
 
 // systemErrors are those that may come from anywhere.
 var systemErrors = []cli.SystemError{
-	{fs.ErrPermission, cli.ExitOther, "run it as root"},
-	{syscall.EIO, cli.ExitOther, "the disk or the medium fails: the log of the kernel says more"},
+	{fs.ErrPermission, fault.Other, "run it as root"},
+	{syscall.EIO, fault.Other, "the disk or the medium fails: the log of the kernel says more"},
 	{
-		syscall.EFBIG, cli.ExitSpace,
+		syscall.EFBIG, fault.Space,
 		"the file system, or `ulimit -f`, takes no file of this size (FAT: 4 GiB): choose another folder",
 	},
-	{syscall.ENOSPC, cli.ExitSpace, "free space; `pinbox-node detach` removes stores that are not used"},
+	{syscall.ENOSPC, fault.Space, "free space; `pinbox-node detach` removes stores that are not used"},
 }
 
 // run is the whole program, callable from tests. It returns the exit code.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -39,32 +39,32 @@ func TestVerifyTheAppliancesStore(t *testing.T) {
 		}
 		return stdout.String(), stderr.String()
 	}
-	if out, _ := verify(cli.ExitOK); out != "no store is mounted\n" {
+	if out, _ := verify(fault.OK); out != "no store is mounted\n" {
 		t.Errorf("got %q, want that no store is mounted", out)
 	}
 	fixtures.Run(t, "mount", "-t", "squashfs", "-o", "ro,loop", store, slot)
 	defer fixtures.Run(t, "umount", slot)
-	out, progress := verify(cli.ExitOK)
+	out, progress := verify(fault.OK)
 	if !regexp.MustCompile(`^read 2 of 2 layers, (\d.*) of (\d.*), in 1 stores\n$`).MatchString(out) ||
 		!strings.Contains(progress, "read layers again") {
 		t.Errorf("got %q and the progress %q", out, progress)
 	}
-	out, _ = verify(cli.ExitOK, "--sample", "1%", "--seed", "7")
-	if again, _ := verify(cli.ExitOK, "--sample", "1%", "--seed", "7"); again != out ||
+	out, _ = verify(fault.OK, "--sample", "1%", "--seed", "7")
+	if again, _ := verify(fault.OK, "--sample", "1%", "--seed", "7"); again != out ||
 		!strings.HasPrefix(out, "read 1 of 2 layers") || !strings.Contains(out, "chosen by --seed 7") {
 		t.Errorf("got %q and %q, want 1 layer of the seed 7", out, again)
 	}
 	for _, sample := range []string{"0%", "101%", "NaN", "x"} {
-		verify(cli.ExitUsage, "--sample", sample)
+		verify(fault.Usage, "--sample", sample)
 	}
 
 	changeByte(t, store, filepath.Join(slot, "overlay/*/diff/data/0-100000"))
-	out, _ = verify(cli.ExitDamaged)
+	out, _ = verify(fault.Damaged)
 	if !strings.Contains(out, "slot 0: ") || !strings.Contains(out, "in the image "+pin+"\n") ||
 		strings.Contains(out, other) || !strings.Contains(out, "read 2 of 2 layers") {
 		t.Errorf("got %q, want a damaged layer of %s alone", out, pin)
 	}
-	out, progress = verify(cli.ExitDamaged, "--output", "json")
+	out, progress = verify(fault.Damaged, "--output", "json")
 	var v verified
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // manifestsOf returns the names and the content of all manifests of a folder.
@@ -27,7 +27,7 @@ func manifestsOf(t *testing.T, out string) string {
 // --api does what spec.openshift.api does, for each command that writes manifests.
 func TestAPIOfPinnedImageSets(t *testing.T) {
 	s := newSite(t)
-	s.build(cli.ExitUsage, "--api=v1alpha1") // it is for no cluster
+	s.build(fault.Usage, "--api=v1alpha1") // it is for no cluster
 	file := string(mustRead(t, s.config))
 	cluster := func(fields string) {
 		t.Helper()
@@ -49,7 +49,7 @@ func TestAPIOfPinnedImageSets(t *testing.T) {
 	if got := manifestsOf(t, delta); !strings.Contains(got, "machineconfiguration.openshift.io/v1alpha1") {
 		t.Errorf("got the manifests of the delta\n%s\nwant sets of v1alpha1", got)
 	}
-	if _, stderr := s.build(cli.ExitInput, "--api=v1"); !strings.Contains(stderr, "api v1 is of OpenShift 4.19 and newer") {
+	if _, stderr := s.build(fault.Input, "--api=v1"); !strings.Contains(stderr, "api v1 is of OpenShift 4.19 and newer") {
 		t.Errorf("got %s", stderr)
 	}
 }

@@ -17,9 +17,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // bombMemory is the limit for a build of any layer, in bytes.
@@ -95,12 +95,12 @@ func buildBomb(t *testing.T, format string, layers []v1.Layer, says []string, fl
 	if memory > bombMemory || took > 30*time.Second { // of CPU time: it does not depend on what else the machine does
 		t.Errorf("got %d MB and %v of CPU time, want %d MB and 30s at most", memory>>20, took, bombMemory>>20)
 	}
-	want := cli.ExitInput
+	want := fault.Input
 	switch {
 	case says == nil:
-		want = cli.ExitOK
+		want = fault.OK
 	case says[0] == "diffID":
-		want = cli.ExitDamaged
+		want = fault.Damaged
 	}
 	if got := cmd.ProcessState.ExitCode(); got != want {
 		t.Errorf("got exit code %d, want %d\n%s", got, want, stderr)
@@ -245,8 +245,8 @@ func TestHolesCanBeInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // its exit code is checked
-	if got := cmd.ProcessState.ExitCode(); got != cli.ExitInterrupted {
-		t.Errorf("got exit code %d, want %d", got, cli.ExitInterrupted)
+	if got := cmd.ProcessState.ExitCode(); got != fault.Interrupted {
+		t.Errorf("got exit code %d, want %d", got, fault.Interrupted)
 	}
 }
 

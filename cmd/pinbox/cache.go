@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 func cacheCommand() *cobra.Command {
@@ -139,7 +140,7 @@ func verifyCache(cmd *cobra.Command, packs cache.Cache, output cli.Output) error
 	progress.Close()
 	if len(damaged) > 0 {
 		err = errors.Join(printEntries(cmd, output, "damaged and removed", damaged), err)
-		return errors.Join(err, cli.Reported(cli.ExitDamaged))
+		return errors.Join(err, cli.Reported(fault.Damaged))
 	}
 	if err != nil {
 		return err

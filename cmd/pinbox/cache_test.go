@@ -19,10 +19,10 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/cache"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -82,7 +82,7 @@ func (c *cached) build(ctx context.Context, want int, flags ...string) (store []
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	asked, c.asked = len(c.asked), nil
-	if code == cli.ExitOK {
+	if code == fault.OK {
 		store = mustRead(c.t, filepath.Join(out, "store.squashfs"))
 	}
 	return store, asked, stderr
@@ -111,12 +111,12 @@ func (c *cached) await(client context.Context, layers int) {
 // A build of what is kept reads no layer, and gives the same bytes.
 func TestCachedBuildsAreEqual(t *testing.T) {
 	c := newCached(t)
-	want, asked, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
+	want, asked, _ := c.build(t.Context(), fault.OK, "--no-cache")
 	if asked != len(c.layers) {
 		t.Errorf("got %d requests for layers, want %d", asked, len(c.layers))
 	}
 	for n, wantAsked := range []int{len(c.layers), 0, 0} {
-		got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+		got, asked, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 		if asked != wantAsked || !bytes.Equal(got, want) {
 			t.Errorf("build %d: got %d requests for layers and equal stores %v, want %d and true", n, asked,
 				bytes.Equal(got, want), wantAsked)
@@ -130,7 +130,7 @@ func TestCachedBuildsAreEqual(t *testing.T) {
 // What a disk has lost is read again: wherever in an entry the damage is.
 func TestDamagedCacheIsMended(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	want, _, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 	for _, at := range []float64{0.05, 0.99} { // among the blocks, in the index
 		for _, name := range c.entries()[:2] {
 			content := mustRead(t, name)
@@ -139,12 +139,12 @@ func TestDamagedCacheIsMended(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+		got, asked, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 		if asked != 2 || !bytes.Equal(got, want) {
 			t.Errorf("damage at %v: got %d requests for layers and equal stores %v", at, asked, bytes.Equal(got, want))
 		}
 	}
-	if _, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 0 {
+	if _, asked, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir); asked != 0 {
 		t.Errorf("%d layers asked for after that", asked)
 	}
 }
@@ -152,11 +152,11 @@ func TestDamagedCacheIsMended(t *testing.T) {
 // An entry that was copied over that of another layer is not used in its place.
 func TestEntryOfAnotherLayerIsMadeAgain(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	want, _, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 	if err := os.WriteFile(c.entries()[1], mustRead(t, c.entries()[0]), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	got, asked, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 	if asked != 1 || !bytes.Equal(got, want) {
 		t.Errorf("got a store of %d bytes, equal: %v, and %d layers asked for; want an equal store and 1", len(got),
 			bytes.Equal(got, want), asked)
@@ -169,7 +169,7 @@ func TestCacheThatOthersCanWriteIsRefused(t *testing.T) {
 	if err := errors.Join(os.Mkdir(c.dir, 0o700), os.Chmod(c.dir, 0o777)); err != nil {
 		t.Fatal(err)
 	}
-	_, _, stderr := c.build(t.Context(), cli.ExitUsage, "--cache-dir", c.dir)
+	_, _, stderr := c.build(t.Context(), fault.Usage, "--cache-dir", c.dir)
 	if !strings.Contains(stderr, "chmod go-w "+c.dir) {
 		t.Errorf("got %q, want a message with chmod go-w", stderr)
 	}
@@ -189,24 +189,24 @@ func TestInterruptedBuildKeepsItsLayers(t *testing.T) {
 		<-r.Context().Done()
 		return true
 	}
-	if _, asked, _ := c.build(ctx, cli.ExitInterrupted, "--cache-dir", c.dir); asked != len(c.layers) {
+	if _, asked, _ := c.build(ctx, fault.Interrupted, "--cache-dir", c.dir); asked != len(c.layers) {
 		t.Errorf("%d layers asked for", asked)
 	}
 	c.mu.Lock()
 	c.answer = nil
 	c.mu.Unlock()
-	if _, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 1 {
+	if _, asked, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir); asked != 1 {
 		t.Errorf("%d layers asked for again, want the one", asked)
 	}
 }
 
 func TestBuildsShareACache(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
+	want, _, _ := c.build(t.Context(), fault.OK, "--no-cache")
 	var builds sync.WaitGroup
 	for range 4 {
 		builds.Go(func() {
-			got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki")
+			got, _, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir, "--cache-size", "1Ki")
 			if !bytes.Equal(got, want) {
 				t.Error("got another store with a shared cache, want the same")
 			}
@@ -220,7 +220,7 @@ func TestBuildsShareACache(t *testing.T) {
 
 func TestCacheCommands(t *testing.T) {
 	c := newCached(t)
-	c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 	do := func(want int, output string, args ...string) string {
 		t.Helper()
 		code, stdout, stderr := pinbox(t.Context(), append(append([]string{"cache"}, args...), "--cache-dir", c.dir)...)
@@ -229,36 +229,36 @@ func TestCacheCommands(t *testing.T) {
 		}
 		return stdout
 	}
-	do(cli.ExitOK, "cached: 7 packs", "ls") // one is of pinbox-node
+	do(fault.OK, "cached: 7 packs", "ls") // one is of pinbox-node
 	var entries []cache.Entry
-	if err := json.Unmarshal([]byte(do(cli.ExitOK, "", "ls", "--output", "json")), &entries); err != nil ||
+	if err := json.Unmarshal([]byte(do(fault.OK, "", "ls", "--output", "json")), &entries); err != nil ||
 		len(entries) != 7 || entries[0].Size == 0 || entries[0].Digest.Validate() != nil {
 		t.Errorf("got %v, %v; want 7 entries with sizes and digests", entries, err)
 	}
-	do(cli.ExitOK, "damaged: 0 packs", "verify")
+	do(fault.OK, "damaged: 0 packs", "verify")
 	if err := os.WriteFile(c.entries()[0], []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	do(cli.ExitDamaged, "damaged and removed: 1 pack", "verify")
-	do(cli.ExitOK, "removed: 0 packs", "prune", "--keep", "1GiB")
-	do(cli.ExitUsage, "", "prune")
-	do(cli.ExitOK, "removed: 6 packs", "prune", "--all")
-	do(cli.ExitOK, "cached: 0 packs", "ls")
-	do(cli.ExitUsage, "", "prune", "--keep", "much")
+	do(fault.Damaged, "damaged and removed: 1 pack", "verify")
+	do(fault.OK, "removed: 0 packs", "prune", "--keep", "1GiB")
+	do(fault.Usage, "", "prune")
+	do(fault.OK, "removed: 6 packs", "prune", "--all")
+	do(fault.OK, "cached: 0 packs", "ls")
+	do(fault.Usage, "", "prune", "--keep", "much")
 	t.Setenv("PINBOX_CACHE_DIR", filepath.Join(t.TempDir(), "missing"))
-	if code, _, stderr := pinbox(t.Context(), "cache", "ls"); code != cli.ExitInput || !strings.Contains(stderr, "missing") {
-		t.Errorf("a folder of the environment: got exit code %d, want %d\n%s", code, cli.ExitInput, stderr)
+	if code, _, stderr := pinbox(t.Context(), "cache", "ls"); code != fault.Input || !strings.Contains(stderr, "missing") {
+		t.Errorf("a folder of the environment: got exit code %d, want %d\n%s", code, fault.Input, stderr)
 	}
 	t.Setenv("PINBOX_CACHE_DIR", "")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != cli.ExitOK ||
+	if code, stdout, _ := pinbox(t.Context(), "cache", "ls"); code != fault.OK ||
 		!strings.Contains(stdout, "cached: 0 packs") {
 		t.Errorf("a user without a cache: got exit code %d, want %d and %q\n%s",
-			code, cli.ExitOK, "cached: 0 packs", stdout)
+			code, fault.OK, "cached: 0 packs", stdout)
 	}
 	c.dir += "-misspelt"
-	do(cli.ExitInput, "", "ls")
-	do(cli.ExitUsage, "")
+	do(fault.Input, "", "ls")
+	do(fault.Usage, "")
 }
 
 func TestBadCaches(t *testing.T) {
@@ -272,7 +272,7 @@ func TestBadCaches(t *testing.T) {
 		`--cache-size: "-1GiB" is not`: {"--cache-dir", c.dir, "--cache-size=-1GiB"},
 	} {
 		t.Run(want, func(t *testing.T) {
-			_, _, stderr := c.build(t.Context(), cli.ExitUsage, flags...)
+			_, _, stderr := c.build(t.Context(), fault.Usage, flags...)
 			if !strings.Contains(stderr, want) || !strings.Contains(stderr, "hint: ") {
 				t.Errorf("got the message\n%s\nwant %q and a hint", stderr, want)
 			}
@@ -300,8 +300,8 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 		pins []string
 		code int
 	}{
-		{[]string{liar}, cli.ExitDamaged}, {[]string{honest, liar}, cli.ExitDamaged}, {[]string{honest}, cli.ExitOK},
-		{[]string{liar}, cli.ExitDamaged},
+		{[]string{liar}, fault.Damaged}, {[]string{honest, liar}, fault.Damaged}, {[]string{honest}, fault.OK},
+		{[]string{liar}, fault.Damaged},
 	} {
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", step.pins...)),
 			"--insecure-registry=127.0.0.1",
@@ -315,18 +315,18 @@ func TestBlobsAreReadBeforeTheyAreBelieved(t *testing.T) {
 // Somebody may empty the cache while a build is at it.
 func TestPruneDuringABuild(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), cli.ExitOK, "--no-cache")
+	want, _, _ := c.build(t.Context(), fault.OK, "--no-cache")
 	var first atomic.Bool
 	c.answer = func(digest string, _ http.ResponseWriter, r *http.Request) bool {
 		if slices.Contains(c.layers, digest) && first.CompareAndSwap(false, true) { // the others go on
 			c.await(r.Context(), 1)
-			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != cli.ExitOK {
-				t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+			if code, _, stderr := pinbox(t.Context(), "cache", "prune", "--all", "--cache-dir", c.dir); code != fault.OK {
+				t.Errorf("got exit code %d, want %d\n%s", code, fault.OK, stderr)
 			}
 		}
 		return false
 	}
-	if got, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); !bytes.Equal(got, want) {
+	if got, _, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir); !bytes.Equal(got, want) {
 		t.Error("got another store, want the same")
 	}
 }
@@ -334,12 +334,12 @@ func TestPruneDuringABuild(t *testing.T) {
 // A sector that cannot be read is damage like any other.
 func TestEntryThatCannotBeRead(t *testing.T) {
 	c := newCached(t)
-	want, _, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	want, _, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 	name := c.entries()[0]
 	if err := errors.Join(os.Remove(name), os.Mkdir(name, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	if got, asked, _ := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir); asked != 1 || !bytes.Equal(got, want) {
+	if got, asked, _ := c.build(t.Context(), fault.OK, "--cache-dir", c.dir); asked != 1 || !bytes.Equal(got, want) {
 		t.Errorf("%d layers asked for, equal: %v", asked, bytes.Equal(got, want))
 	}
 }
@@ -359,11 +359,11 @@ func TestNoPlaceForACache(t *testing.T) {
 // A build is done when its folder is there, whatever becomes of the cache behind it.
 func TestCacheThatCannotBePruned(t *testing.T) {
 	c := newCached(t)
-	c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir)
+	c.build(t.Context(), fault.OK, "--cache-dir", c.dir)
 	if err := os.WriteFile(filepath.Join(c.dir, "layers", "file"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, _, stderr := c.build(t.Context(), cli.ExitOK, "--cache-dir", c.dir, "--cache-size", "1Ki")
+	_, _, stderr := c.build(t.Context(), fault.OK, "--cache-dir", c.dir, "--cache-size", "1Ki")
 	if !strings.Contains(stderr, "the cache keeps its size") {
 		t.Errorf("got no warning, want one:\n%s", stderr)
 	}

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // privateRegistry serves an image. It requires the credentials me:hunter2hunter2.
@@ -41,21 +41,21 @@ const credential = "bWU6aHVudGVyMmh1bnRlcjI="
 func TestCredentialsAreUsed(t *testing.T) {
 	host, pin := privateRegistry(t)
 	sets := write(t, "sets.yaml", sample.Set("worker", pin))
-	buildFails(t, sets, cli.ExitRegistry, []string{"refuses the credentials"})
+	buildFails(t, sets, fault.Registry, []string{"refuses the credentials"})
 	file := write(t, "auth.json", fmt.Appendf(nil, `{"auths":{"broken.example.com":7,%q:{"auth":%q}}}`, host, credential))
 	for _, flag := range []string{"--authfile", "--pull-secret"} {
 		code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", flag, file)
-		if code != cli.ExitOK || !strings.Contains(stderr, "broken.example.com are left out") {
+		if code != fault.OK || !strings.Contains(stderr, "broken.example.com are left out") {
 			t.Errorf("%s: got exit code %d, want %d and %q\n%s",
-				flag, code, cli.ExitOK, "broken.example.com are left out", stderr)
+				flag, code, fault.OK, "broken.example.com are left out", stderr)
 		}
 	}
 	t.Setenv("REGISTRY_AUTH_FILE", file)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1"); code != cli.ExitOK {
-		t.Errorf("REGISTRY_AUTH_FILE: got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1"); code != fault.OK {
+		t.Errorf("REGISTRY_AUTH_FILE: got exit code %d, want %d\n%s", code, fault.OK, stderr)
 	}
 	bad := write(t, "bad.json", fmt.Appendf(nil, `{"auths":{%q:{"auth":"not base64"}}}`, host))
-	buildFails(t, sets, cli.ExitRegistry, []string{"credentials for " + host + " are left out", "refuses the credentials"},
+	buildFails(t, sets, fault.Registry, []string{"credentials for " + host + " are left out", "refuses the credentials"},
 		"--authfile", bad)
 }
 
@@ -77,8 +77,8 @@ func TestSecretsGoNowhereElse(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
 			code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--insecure-registry=127.0.0.1", "--authfile",
 				auth, "--node-binary", nodeProgram, "--iso", fixtures.LiveISO(t))
-			if code != cli.ExitOK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
-				t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+			if code != fault.OK || strings.Contains(stderr, "contain the pull secret") != (c.node != "") {
+				t.Fatalf("got exit code %d, want %d\n%s", code, fault.OK, stderr)
 			}
 			if output := stdout + stderr; strings.Contains(output, "hunter2") || strings.Contains(output, credential) {
 				t.Errorf("got a secret in the output, want none:\n%s", output)

@@ -18,9 +18,9 @@ import (
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/verify"
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // upgrade is a site with an appliance of the first release, and appliance files of both.
@@ -52,7 +52,7 @@ func newUpgrade(t *testing.T) upgrade {
 	u.first = file("first", pins[0], "")
 	u.next = file("next", pins[1], "  ignition: {sshAuthorizedKeys: [ssh-ed25519 "+
 		"AAAAC3NzaC1lZDI1NTE5AAAAIBxSYDrPdxVLZ1qMTCYAK0gMMbmLuBnLvxBLDBdLPLvb me]}\n")
-	u.run(cli.ExitOK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old}, u.flags...)...)
+	u.run(fault.OK, "built ship-7", append([]string{"build", "-c", u.first, "-o", u.old}, u.flags...)...)
 	return u
 }
 
@@ -69,7 +69,7 @@ func (u upgrade) run(code int, output string, args ...string) (stdout, stderr st
 func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 	u.t.Helper()
 	dir = filepath.Join(u.t.TempDir(), "delta")
-	stdout, stderr = u.run(cli.ExitOK, "built a delta of ship-7 for linux/amd64",
+	stdout, stderr = u.run(fault.OK, "built a delta of ship-7 for linux/amd64",
 		append([]string{"delta", "--from", from, "-c", u.next, "-o", dir}, u.flags...)...)
 	return dir, stdout, stderr
 }
@@ -77,32 +77,32 @@ func (u upgrade) delta(from string) (dir, stdout, stderr string) {
 // A user's way to the next release: plan, delta, verify, medium.
 func TestDelta(t *testing.T) {
 	u := newUpgrade(t)
-	u.run(cli.ExitOK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--insecure-registry=127.0.0.1")
+	u.run(fault.OK, "a delta would have 3 of 8 layers: ", "plan", "--from", u.old, "-c", u.next, "--insecure-registry=127.0.0.1")
 	dir, stdout, stderr := u.delta(u.old)
 	if !strings.Contains(stdout, "3 of 8 layers") ||
 		!strings.Contains(stdout, "next: pinbox medium "+dir+" -o delta.iso") || !strings.Contains(stderr,
 		"warning: a delta does not change the configuration of nodes; it ignores spec.ignition") {
 		t.Errorf("%s%s", stdout, stderr)
 	}
-	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base: not checked without --base", "verify", dir)
+	u.run(fault.OK, "it has 3 layers and needs 5 layers of a base: not checked without --base", "verify", dir)
 	medium := filepath.Join(t.TempDir(), "delta.iso")
-	u.run(cli.ExitOK, "", "medium", dir, "-o", medium)
-	u.run(cli.ExitOK, "4 files, 4 images in a store of", "verify", medium)
-	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
-	u.run(cli.ExitOK, "PINBOX", "inspect", medium)
+	u.run(fault.OK, "", "medium", dir, "-o", medium)
+	u.run(fault.OK, "4 files, 4 images in a store of", "verify", medium)
+	u.run(fault.OK, "it has 3 layers and needs 5 layers of a base", "verify", medium)
+	u.run(fault.OK, "PINBOX", "inspect", medium)
 	for _, new := range []string{dir, medium} {
-		u.run(cli.ExitOK, "images: 3 changed, 0 added, 0 removed, 1 unchanged", "diff", u.old, new)
+		u.run(fault.OK, "images: 3 changed, 0 added, 0 removed, 1 unchanged", "diff", u.old, new)
 	}
 	if os.Geteuid() == 0 {
 		const checked = "containers/storage mounted all stores and found no errors in their layers"
-		u.run(cli.ExitOK, checked, "verify", dir, "--base", u.old)
-		u.run(cli.ExitOK, checked, "verify", medium, "--base", u.old)
+		u.run(fault.OK, checked, "verify", dir, "--base", u.old)
+		u.run(fault.OK, checked, "verify", medium, "--base", u.old)
 	}
-	u.run(cli.ExitOK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
-	u.run(cli.ExitDamaged, "no base has a layer that the delta needs", "verify", dir, "--base", dir)
-	u.run(cli.ExitInput, "--base is for the output of `pinbox delta` only", "verify", u.old, "--base", u.old)
+	u.run(fault.OK, "not checked: ", "verify", dir, "--base", filepath.Join(u.old, "pinbox.lock.json"))
+	u.run(fault.Damaged, "no base has a layer that the delta needs", "verify", dir, "--base", dir)
+	u.run(fault.Input, "--base is for the output of `pinbox delta` only", "verify", u.old, "--base", u.old)
 	args := append([]string{"delta", "--from", u.old, "-c", u.next, "-o", dir}, u.flags...)
-	u.run(cli.ExitUsage, "is not empty", args...)
+	u.run(fault.Usage, "is not empty", args...)
 	other, _, _ := u.delta(filepath.Join(u.old, "pinbox.lock.json"))
 	if old, new := mustRead(t, filepath.Join(dir, "delta.json")), mustRead(t,
 		filepath.Join(other, "delta.json")); string(old) == string(new) {
@@ -118,13 +118,13 @@ func TestDelta(t *testing.T) {
 func TestDeltaForPrograms(t *testing.T) {
 	u := newUpgrade(t)
 	var plan struct{ Delta builder.Missing }
-	stdout, _ := u.run(cli.ExitOK, "", "plan", "--from", u.old, "-c", u.next, "--insecure-registry=127.0.0.1", "--output", "json")
+	stdout, _ := u.run(fault.OK, "", "plan", "--from", u.old, "-c", u.next, "--insecure-registry=127.0.0.1", "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &plan); err != nil {
 		t.Fatal(err)
 	}
 	var built builder.Result
 	dir := filepath.Join(t.TempDir(), "delta")
-	stdout, _ = u.run(cli.ExitOK, "", append([]string{
+	stdout, _ = u.run(fault.OK, "", append([]string{
 		"delta", "--from", u.old, "-c", u.next, "-o", dir, "--output", "json",
 	}, u.flags...)...)
 	if err := json.Unmarshal([]byte(stdout), &built); err != nil {
@@ -135,7 +135,7 @@ func TestDeltaForPrograms(t *testing.T) {
 		t.Errorf("%+v\n%+v", plan, built)
 	}
 	var verified verify.Result
-	stdout, _ = u.run(cli.ExitOK, "", "verify", dir, "--base", u.old, "--output", "json")
+	stdout, _ = u.run(fault.OK, "", "verify", dir, "--base", u.old, "--output", "json")
 	if err := json.Unmarshal([]byte(stdout), &verified); err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestDeltaForPrograms(t *testing.T) {
 
 func TestBadDeltas(t *testing.T) {
 	u := newUpgrade(t)
-	_, _ = u.run(cli.ExitOK, "", "lock", "-c", u.first, "--insecure-registry=127.0.0.1")
+	_, _ = u.run(fault.OK, "", "lock", "-c", u.first, "--insecure-registry=127.0.0.1")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
 	folder := write(t, "folder.yaml",
 		[]byte(strings.Replace(string(mustRead(t, u.next)), "  ignition:", "  store: {format: dir}\n  ignition:", 1)))
@@ -158,15 +158,15 @@ func TestBadDeltas(t *testing.T) {
 		output string
 		args   []string
 	}{
-		{cli.ExitUsage, "name the base with --from", []string{"-c", u.next}},
-		{cli.ExitUsage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
-		{cli.ExitUsage, "has no flag", []string{"--from", u.old, "-c", u.next, "more"}},
-		{cli.ExitInput, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
-		{cli.ExitInput, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
-		{cli.ExitInput, "a delta is a squashfs", []string{"--from", u.old, "-c", folder}},
-		{cli.ExitInput, "pinbox-node cannot be used", []string{"--from", u.old, "-c", u.next, "--node-binary", "/no/such/file"}},
-		{cli.ExitInput, "pinbox-node cannot be used", []string{"--from", u.old, "-c", named, "--node-binary", ""}},
-		{cli.ExitInput, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
+		{fault.Usage, "name the base with --from", []string{"-c", u.next}},
+		{fault.Usage, "name the folder to make with -o", []string{"--from", u.old, "-c", u.next, "-o", ""}},
+		{fault.Usage, "has no flag", []string{"--from", u.old, "-c", u.next, "more"}},
+		{fault.Input, "check the path", []string{"--from", "/no/such/folder", "-c", u.next}},
+		{fault.Input, "name the folder of a build with --from", []string{"--from", locked, "-c", u.next}},
+		{fault.Input, "a delta is a squashfs", []string{"--from", u.old, "-c", folder}},
+		{fault.Input, "pinbox-node cannot be used", []string{"--from", u.old, "-c", u.next, "--node-binary", "/no/such/file"}},
+		{fault.Input, "pinbox-node cannot be used", []string{"--from", u.old, "-c", named, "--node-binary", ""}},
+		{fault.Input, "it is for linux/amd64", []string{"--from", u.old, "-c", u.next, "--platform", "linux/arm64"}},
 	} {
 		out := filepath.Join(t.TempDir(), "delta")
 		u.run(c.code, c.output, append(append([]string{"delta", "-o", out}, u.flags...), c.args...)...)
@@ -187,7 +187,7 @@ func TestDeltaWithoutAProgram(t *testing.T) {
 	if lock := string(mustRead(t, filepath.Join(dir, "pinbox.lock.json"))); strings.Contains(lock, `"program"`) {
 		t.Errorf("got a program in the lock, want none\n%s", lock)
 	}
-	u.run(cli.ExitOK, "it has 3 layers and needs 5 layers of a base", "verify", dir)
+	u.run(fault.OK, "it has 3 layers and needs 5 layers of a base", "verify", dir)
 }
 
 // A delta needs less space than a full store. Layers are fetched early, so the disk may be full before it is known what
@@ -201,11 +201,11 @@ func TestDeltaOnASmallDisk(t *testing.T) {
 			cache = []string{"--cache-dir", filepath.Join(disk, "cache")}
 		}
 		flags := append([]string{"-c", u.next, "--insecure-registry=127.0.0.1", "-o", filepath.Join(disk, name)}, cache...)
-		u.run(cli.ExitSpace, "space", append([]string{"build", "--node-binary", nodeProgram}, flags...)...)
+		u.run(fault.Space, "space", append([]string{"build", "--node-binary", nodeProgram}, flags...)...)
 		if entries, err := os.ReadDir(filepath.Join(disk, name)); err == nil {
 			t.Errorf("%s: got %v, want nothing of the build", name, entries)
 		}
-		u.run(cli.ExitOK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
+		u.run(fault.OK, "built a delta", append([]string{"delta", "--from", u.old}, flags...)...)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestThinDeltaOnAFullDisk(t *testing.T) {
 	disk := smallDisk(t)
 	out := filepath.Join(disk, "delta")
 	thin := append([]string{"delta", "--thin", "--from", u.old, "-c", u.next, "-o", out}, u.flags...)
-	u.run(cli.ExitOK, "built a thin delta", append(thin, "-o", filepath.Join(t.TempDir(), "delta"))...) // fills the cache
+	u.run(fault.OK, "built a thin delta", append(thin, "-o", filepath.Join(t.TempDir(), "delta"))...) // fills the cache
 	filler, err := os.Create(filepath.Join(disk, "filler"))
 	if err != nil {
 		t.Fatal(err)
@@ -227,7 +227,7 @@ func TestThinDeltaOnAFullDisk(t *testing.T) {
 	for _, left := range []int64{4 << 10, 24 << 10} {
 		taken := strconv.FormatInt(int64(free.Bavail*uint64(free.Bsize))-left, 10)
 		fixtures.Run(t, "fallocate", "--length", taken, filler.Name())
-		u.run(cli.ExitSpace, "space", thin...)
+		u.run(fault.Space, "space", thin...)
 		entries, err := os.ReadDir(disk)
 		if err != nil || slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.Contains(e.Name(), "delta") }) {
 			t.Errorf("with %d bytes free: got %v, %v, want nothing of the delta", left, entries, err)
@@ -239,7 +239,7 @@ func TestThinDeltaOnAFullDisk(t *testing.T) {
 	if err := filler.Close(); err != nil {
 		t.Fatal(err)
 	}
-	u.run(cli.ExitOK, "built a thin delta", thin...)
+	u.run(fault.OK, "built a thin delta", thin...)
 }
 
 // Another user than root is told what was not looked at.
@@ -257,23 +257,23 @@ func TestVerifyDeltaWithoutRoot(t *testing.T) {
 	cmd := exec.Command(program, "verify", dir, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code := runProgram(t, cmd)
-	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
+	if code != fault.OK || !strings.Contains(stdout, "all found in "+u.old) ||
 		!strings.Contains(stdout, "not checked: contents of the layers") || strings.Contains(stdout, "storage mounted") {
-		t.Errorf("got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
+		t.Errorf("got exit code %d, want %d\n%s%s", code, fault.OK, stdout, stderr)
 	}
 	medium := filepath.Join(home, "delta.iso")
-	u.run(cli.ExitOK, "", "medium", dir, "-o", medium)
+	u.run(fault.OK, "", "medium", dir, "-o", medium)
 	cmd = exec.Command(program, "verify", medium, "--base", u.old)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 4711, Gid: 4711}}
 	stdout, stderr, code = runProgram(t, cmd)
-	if code != cli.ExitOK || !strings.Contains(stdout, "all found in "+u.old) ||
+	if code != fault.OK || !strings.Contains(stdout, "all found in "+u.old) ||
 		!strings.Contains(stdout, "not checked: contents of the layers") {
-		t.Errorf("a medium: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
+		t.Errorf("a medium: got exit code %d, want %d\n%s%s", code, fault.OK, stdout, stderr)
 	}
 	cmd = exec.Command(program, "verify", dir, "--base", u.old)
-	if stdout, stderr, code := runProgram(t, cmd); code != cli.ExitOK || !strings.Contains(stdout, "storage mounted") {
+	if stdout, stderr, code := runProgram(t, cmd); code != fault.OK || !strings.Contains(stdout, "storage mounted") {
 		t.Errorf("as root: got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "storage mounted", stdout, stderr)
+			code, fault.OK, "storage mounted", stdout, stderr)
 	}
 }
 
@@ -301,14 +301,14 @@ func TestDeltaOfReportsIsRefused(t *testing.T) {
 		code int
 		want string
 	}{
-		"--from " + lock + " --max-deltas 2":        {cli.ExitUsage, "go with --from and a folder of reports"},
-		"--from " + lock + " --key " + key:          {cli.ExitUsage, "go with --from and a folder of reports"},
-		"--from " + lock + " --from " + reports:     {cli.ExitUsage, "name either"},
-		"--from " + reports + " --max-deltas -1":    {cli.ExitUsage, "it is a number of deltas"},
-		"--from " + reports + " --thin":             {cli.ExitUsage, "a thin delta needs the contents"},
-		"--from " + empty:                           {cli.ExitInput, "no nodes"},
-		"--from " + reports + " --key " + key:       {cli.ExitDamaged, "sign"},
-		"--from " + reports + "/none --from " + key: {cli.ExitInput, "no such file"},
+		"--from " + lock + " --max-deltas 2":        {fault.Usage, "go with --from and a folder of reports"},
+		"--from " + lock + " --key " + key:          {fault.Usage, "go with --from and a folder of reports"},
+		"--from " + lock + " --from " + reports:     {fault.Usage, "name either"},
+		"--from " + reports + " --max-deltas -1":    {fault.Usage, "it is a number of deltas"},
+		"--from " + reports + " --thin":             {fault.Usage, "a thin delta needs the contents"},
+		"--from " + empty:                           {fault.Input, "no nodes"},
+		"--from " + reports + " --key " + key:       {fault.Damaged, "sign"},
+		"--from " + reports + "/none --from " + key: {fault.Input, "no such file"},
 	} {
 		t.Run(args, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")

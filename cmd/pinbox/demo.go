@@ -52,7 +52,7 @@ func demo(cmd *cobra.Command, out, base string) error {
 		{"delta", "--from", appliance, "--oci", next, "--no-cache", "-o", delta}, {"verify", delta, "--base", appliance},
 	} {
 		fmt.Fprintf(cmd.OutOrStdout(), "$ pinbox %s\n", strings.Join(args, " "))
-		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != cli.ExitOK {
+		if code := run(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr()); code != fault.OK {
 			return cli.Reported(code)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder"
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -62,9 +62,9 @@ func TestDirByTheProgram(t *testing.T) {
 	cmd, out, _ := dirBuild(t, 0)
 	stdout, stderr, code := runProgram(t, cmd)
 	var result builder.Result
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK ||
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != fault.OK ||
 		result.Store != layout.StoreDir || result.StoreDigest != "" || result.StoreSize == 0 {
-		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, cli.ExitOK, err, stdout, stderr)
+		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, fault.OK, err, stdout, stderr)
 	}
 	for _, w := range result.Warnings {
 		if strings.Contains(w, "namespace") {
@@ -72,8 +72,8 @@ func TestDirByTheProgram(t *testing.T) {
 		}
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", out)
-	if code != cli.ExitOK || !strings.Contains(stdout, "in a store of ") || strings.Contains(stdout, "sha256:") {
-		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s", code, cli.ExitOK, "in a store of ", stdout, stderr)
+	if code != fault.OK || !strings.Contains(stdout, "in a store of ") || strings.Contains(stdout, "sha256:") {
+		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s", code, fault.OK, "in a store of ", stdout, stderr)
 	}
 }
 
@@ -82,9 +82,9 @@ func TestDirNeedsRoot(t *testing.T) {
 	cmd, out, requests := dirBuild(t, 65534)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	_, stderr, code := runProgram(t, cmd)
-	if code != cli.ExitUsage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") ||
+	if code != fault.Usage || !strings.Contains(stderr, "takes root") || !strings.Contains(stderr, "ID 65534") ||
 		!strings.Contains(stderr, "run it as root") {
-		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitUsage, stderr)
+		t.Errorf("got exit code %d, want %d\n%s", code, fault.Usage, stderr)
 	}
 	if _, err := os.Lstat(out); err == nil || requests.Load() > 0 {
 		t.Errorf("got %v and %d requests, want nothing made and none", err, requests.Load())
@@ -107,9 +107,9 @@ func TestDirInAUserNamespace(t *testing.T) {
 		GidMappingsEnableSetgroups: true, Credential: &syscall.Credential{},
 	}
 	stdout, stderr, code := runProgram(t, cmd)
-	if code != cli.ExitOK || !strings.Contains(stdout, "written in a user namespace") {
+	if code != fault.OK || !strings.Contains(stdout, "written in a user namespace") {
 		t.Fatalf("got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "written in a user namespace", stdout, stderr)
+			code, fault.OK, "written in a user namespace", stdout, stderr)
 	}
 	marked, err := filepath.Glob(filepath.Join(out, "store/overlay/*/diff/d/b"))
 	if err != nil || len(marked) != 1 {

@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // diskCommands are commands that write, and what each writes on an intact disk.
@@ -26,13 +26,13 @@ func diskCommands(t *testing.T) (commands map[string][]string, want map[string]m
 	sets := func(pins ...string) string { return write(t, "sets.yaml", sample.Set("worker", pins...)) }
 	build := []string{"build", "--node-binary", nodeProgram, "--insecure-registry=127.0.0.1", "--set"}
 	old := filepath.Join(t.TempDir(), "old")
-	if code, _, stderr := pinbox(t.Context(), append(build, sets(pins.Pause), "-o", old)...); code != cli.ExitOK {
-		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+	if code, _, stderr := pinbox(t.Context(), append(build, sets(pins.Pause), "-o", old)...); code != fault.OK {
+		t.Fatalf("got exit code %d, want %d\n%s", code, fault.OK, stderr)
 	}
 	delta := []string{"delta", "--insecure-registry=127.0.0.1", "--from", old, "--set", sets(pins.Pause, pins.Mixed)}
 	next := filepath.Join(t.TempDir(), "delta")
-	if code, _, stderr := pinbox(t.Context(), append(slices.Clip(delta), "-o", next)...); code != cli.ExitOK {
-		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+	if code, _, stderr := pinbox(t.Context(), append(slices.Clip(delta), "-o", next)...); code != fault.OK {
+		t.Fatalf("got exit code %d, want %d\n%s", code, fault.OK, stderr)
 	}
 	commands = map[string][]string{
 		"build":             append(slices.Clip(build), sets(pins.Pause)),
@@ -43,8 +43,8 @@ func diskCommands(t *testing.T) (commands map[string][]string, want map[string]m
 	want = map[string]map[string]string{}
 	for name, args := range commands {
 		out := filepath.Join(t.TempDir(), "out")
-		if code, _, stderr := pinbox(t.Context(), append(args, "-o", out)...); code != cli.ExitOK {
-			t.Fatalf("%s: got exit code %d, want %d\n%s", name, code, cli.ExitOK, stderr)
+		if code, _, stderr := pinbox(t.Context(), append(args, "-o", out)...); code != fault.OK {
+			t.Fatalf("%s: got exit code %d, want %d\n%s", name, code, fault.OK, stderr)
 		}
 		want[name] = fixtures.Tree(t, out)
 	}
@@ -58,7 +58,7 @@ func checkOutput(t *testing.T, dir string, code int, want map[string]string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code != cli.ExitOK && len(left) == 0 {
+	if code != fault.OK && len(left) == 0 {
 		return
 	}
 	if len(left) != 1 {
@@ -94,10 +94,10 @@ func TestDisksOfAnySize(t *testing.T) {
 				t.Setenv("XDG_CACHE_HOME", cache)
 				code, _, stderr := pinbox(t.Context(), append(args, "-o", filepath.Join(dir, "out"))...)
 				t.Setenv("TMPDIR", "/tmp")
-				if code == cli.ExitOK {
+				if code == fault.OK {
 					succeeded++
-				} else if code != cli.ExitSpace || !strings.Contains(stderr, "hint: free space") {
-					t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitSpace, stderr)
+				} else if code != fault.Space || !strings.Contains(stderr, "hint: free space") {
+					t.Errorf("got exit code %d, want %d\n%s", code, fault.Space, stderr)
 				}
 				checkOutput(t, dir, code, want[name])
 			})
@@ -134,30 +134,30 @@ func TestFaultAtEachOperationOfACommand(t *testing.T) {
 			var code int
 			var stderr string
 			disk.WithFaults(func() error {
-				if code, stderr = run(); code != cli.ExitOK {
+				if code, stderr = run(); code != fault.OK {
 					return errors.New(stderr)
 				}
 				return nil
 			}, func(f fixtures.Fault, operation string, err error) {
-				wantCode, text := cli.ExitOther, "input/output error"
+				wantCode, text := fault.Other, "input/output error"
 				if f.Errno == syscall.ENOSPC {
-					wantCode, text = cli.ExitSpace, "no space left"
+					wantCode, text = fault.Space, "no space left"
 				}
 				if err != nil && (code != wantCode || !strings.Contains(stderr, text) || !strings.Contains(stderr, "hint: ")) {
 					t.Errorf("got exit code %d, want %d, %q and a hint\n%s", code, wantCode, text, stderr)
 				}
 				_, missing := os.Lstat(filepath.Join(dir, "out"))
 				if err == nil || missing == nil {
-					checkOutput(t, dir, cli.ExitOK, want[name])
+					checkOutput(t, dir, fault.OK, want[name])
 				}
 				if said := strings.Contains(stderr, "/out is complete, but may be lost"); said != (err != nil && missing == nil) {
 					t.Errorf("got that the output is complete: %v, want %v\n%s", said, !said, stderr)
 				}
 				if missing != nil {
-					if code, stderr := run(); code != cli.ExitOK {
-						t.Errorf("the next run: got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+					if code, stderr := run(); code != fault.OK {
+						t.Errorf("the next run: got exit code %d, want %d\n%s", code, fault.OK, stderr)
 					}
-					checkOutput(t, dir, cli.ExitOK, want[name])
+					checkOutput(t, dir, fault.OK, want[name])
 				}
 				clear()
 			})
@@ -182,7 +182,7 @@ func TestFileThatIsTooLarge(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFileThatIsTooLarge$")
 	cmd.Env = append(os.Environ(), marker+"="+strings.Join(args, "\n"))
 	out, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != cli.ExitSpace || !strings.Contains(string(out), "--split") {
-		t.Errorf("got exit code %d, want %d and --split\n%s", code, cli.ExitSpace, out)
+	if code := cmd.ProcessState.ExitCode(); code != fault.Space || !strings.Contains(string(out), "--split") {
+		t.Errorf("got exit code %d, want %d and --split\n%s", code, fault.Space, out)
 	}
 }

@@ -15,10 +15,10 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/faults"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // emptyRoot is a root with nothing but the two programs, /tmp and /proc, and who works
@@ -71,12 +71,12 @@ type need struct {
 }
 
 var (
-	needProc = need{func(r emptyRoot) bool { return r.noProc }, cli.ExitOther, "/proc is not mounted"}
+	needProc = need{func(r emptyRoot) bool { return r.noProc }, fault.Other, "/proc is not mounted"}
 	needTemp = need{
-		func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, cli.ExitOther, "set TMPDIR",
+		func(r emptyRoot) bool { return slices.Contains(r.env, "TMPDIR=/missing") }, fault.Other, "set TMPDIR",
 	}
-	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, cli.ExitUsage, "takes root"}
-	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, cli.ExitUsage, "$HOME"}
+	needRoot = need{func(r emptyRoot) bool { return r.uid != 0 }, fault.Usage, "takes root"}
+	needHome = need{func(r emptyRoot) bool { return !slices.ContainsFunc(r.env, isHome) }, fault.Usage, "$HOME"}
 )
 
 func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") }
@@ -100,7 +100,7 @@ var emptyRootVerbs = []verb{
 		needs: []need{needRoot, needProc},
 	},
 	{line: "verify /tmp/folder", output: "is intact", needs: []need{
-		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, cli.ExitInput, "/tmp/folder: no such file"}}},
+		{func(r emptyRoot) bool { return r.noProc || r.uid != 0 }, fault.Input, "/tmp/folder: no such file"}}},
 	{
 		line:   "delta --from /tmp/out --set /tmp/next.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/delta",
 		output: "built ",
@@ -130,7 +130,7 @@ var emptyRootVerbs = []verb{
 		needs: []need{needTemp},
 	},
 	{line: "plan --containers-storage quay.io/a/b:1", needs: []need{
-		{func(emptyRoot) bool { return true }, cli.ExitInput, "containers/storage: no such file"}}},
+		{func(emptyRoot) bool { return true }, fault.Input, "containers/storage: no such file"}}},
 }
 
 // emptyRootFiles are the programs and what the command lines name.
@@ -223,7 +223,7 @@ func (r emptyRoot) run(t *testing.T, dir string, v verb) {
 	if cmd.ProcessState == nil {
 		t.Fatalf("pinbox %s: got %v", v.line, err)
 	}
-	code, output := cli.ExitOK, v.output
+	code, output := fault.OK, v.output
 	if i := slices.IndexFunc(v.needs, func(n need) bool { return n.missing(r) }); i >= 0 {
 		code, output = v.needs[i].code, v.needs[i].output
 	}

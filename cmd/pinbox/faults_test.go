@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures/faults"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // faultyRegistry is a registry with two images, of which the second has a layer more.
@@ -50,8 +50,8 @@ func (r faultyRegistry) command(t *testing.T, name string) faultyCommand {
 		return faultyCommand{proxy, with("build", r.second)}
 	}
 	old := filepath.Join(t.TempDir(), "old")
-	if code, _, stderr := pinbox(t.Context(), with("build", r.first, "-o", old)...); code != cli.ExitOK {
-		t.Fatalf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+	if code, _, stderr := pinbox(t.Context(), with("build", r.first, "-o", old)...); code != fault.OK {
+		t.Fatalf("got exit code %d, want %d\n%s", code, fault.OK, stderr)
 	}
 	return faultyCommand{proxy, with("delta", r.second, "--from", old)}
 }
@@ -63,10 +63,10 @@ func (f faultyCommand) run(t *testing.T, cache string, flags ...string) (code in
 	args := append(slices.Clone(f.args), flags...)
 	code, _, stderr = pinbox(t.Context(), append(args, "-o", out, "--cache-dir", cache)...)
 	left, err := filepath.Glob(out)
-	if err != nil || (len(left) > 0) != (code == cli.ExitOK) {
+	if err != nil || (len(left) > 0) != (code == fault.OK) {
 		t.Errorf("got exit code %d and the output %v, %v, want output only from success", code, left, err)
 	}
-	if code != cli.ExitOK {
+	if code != fault.OK {
 		return code, nil, stderr
 	}
 	stores, err := filepath.Glob(filepath.Join(out, "*.squashfs"))
@@ -81,7 +81,7 @@ func (f faultyCommand) run(t *testing.T, cache string, flags ...string) (code in
 func TestFaultsOfRegistries(t *testing.T) {
 	t.Parallel()
 	registry := newFaultyRegistry(t)
-	for name, fault := range faults.All(t) {
+	for name, broken := range faults.All(t) {
 		for title, test := range map[string]struct {
 			command  string
 			manifest bool // instead of the layer
@@ -101,27 +101,27 @@ func TestFaultsOfRegistries(t *testing.T) {
 				}
 				_, want, _ := f.run(t, t.TempDir())
 				cache := t.TempDir()
-				f.proxy.Fail(fault, part, test.requests)
-				code, got, stderr := f.run(t, cache, stall(fault, 600*time.Millisecond, test.requests)...)
+				f.proxy.Fail(broken, part, test.requests)
+				code, got, stderr := f.run(t, cache, stall(broken, 600*time.Millisecond, test.requests)...)
 				met := f.proxy.Heal()
-				for limit := time.Second; len(stall(fault, 0, test.requests)) > 0 && met == 0; limit *= 2 { // a busy machine stalled before
-					f.proxy.Fail(fault, part, test.requests)
-					code, got, stderr = f.run(t, cache, stall(fault, limit, test.requests)...)
+				for limit := time.Second; len(stall(broken, 0, test.requests)) > 0 && met == 0; limit *= 2 { // a busy machine stalled before
+					f.proxy.Fail(broken, part, test.requests)
+					code, got, stderr = f.run(t, cache, stall(broken, limit, test.requests)...)
 					met = f.proxy.Heal()
 				}
 				if met == 0 {
 					t.Error("got no request with the fault, want some")
 				}
 				// A request may be repeated, and all may be there before the error.
-				if code != cli.ExitOK || test.requests == faults.Always && !fault.Complete {
-					checkFault(t, fault, code, stderr)
+				if code != fault.OK || test.requests == faults.Always && !broken.Complete {
+					checkFault(t, broken, code, stderr)
 				}
-				if code == cli.ExitOK && !bytes.Equal(got, want) {
+				if code == fault.OK && !bytes.Equal(got, want) {
 					t.Error("got another store, want the same bytes")
 				}
 				code, got, stderr = f.run(t, cache)
-				if code != cli.ExitOK || !bytes.Equal(got, want) {
-					t.Errorf("the next run: got exit code %d, want %d and the same bytes\n%s", code, cli.ExitOK, stderr)
+				if code != fault.OK || !bytes.Equal(got, want) {
+					t.Errorf("the next run: got exit code %d, want %d and the same bytes\n%s", code, fault.OK, stderr)
 				}
 			})
 		}
@@ -130,27 +130,27 @@ func TestFaultsOfRegistries(t *testing.T) {
 
 // stall is the flag for a fault that stalls, or after which a request is made again until the patience ends. For any
 // other, a busy machine has as long as it takes.
-func stall(fault faults.Fault, limit time.Duration, requests int) (flags []string) {
-	if fault.Endless || requests == faults.Always && !fault.Harmless && !fault.Damaging {
+func stall(broken faults.Fault, limit time.Duration, requests int) (flags []string) {
+	if broken.Endless || requests == faults.Always && !broken.Harmless && !broken.Damaging {
 		flags = []string{"--stall", limit.String()}
 	}
 	return flags
 }
 
 // checkFault checks the exit code and the message of a run.
-func checkFault(t *testing.T, fault faults.Fault, code int, stderr string) {
+func checkFault(t *testing.T, broken faults.Fault, code int, stderr string) {
 	t.Helper()
-	want := cli.ExitRegistry
+	want := fault.Registry
 	switch {
-	case fault.Harmless:
-		want = cli.ExitOK
-	case fault.Damaging:
-		want = cli.ExitDamaged
+	case broken.Harmless:
+		want = fault.OK
+	case broken.Damaging:
+		want = fault.Damaged
 	}
 	if code != want {
 		t.Errorf("got exit code %d, want %d\n%s", code, want, stderr)
 	}
-	if code != cli.ExitOK && (!strings.Contains(stderr, "127.0.0.1:") || !strings.Contains(stderr, "\nhint: ")) {
+	if code != fault.OK && (!strings.Contains(stderr, "127.0.0.1:") || !strings.Contains(stderr, "\nhint: ")) {
 		t.Errorf("got\n%s\nwant the registry and a hint", stderr)
 	}
 }

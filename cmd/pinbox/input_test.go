@@ -9,9 +9,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // A pipe or a device where a file is expected is refused at once. Bugs were to block for ever on a pipe, and to read
@@ -64,8 +64,8 @@ func TestFolderInPlaceOfAFile(t *testing.T) {
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	cmd := exec.CommandContext(t.Context(), program, "plan", "--insecure-policy", "--image-list", t.TempDir())
 	output, _ := cmd.CombinedOutput()
-	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInput || !strings.Contains(string(output), "hint: name a file") {
-		t.Errorf("got exit code %d, want %d and a hint\n%s", code, cli.ExitInput, output)
+	if code := cmd.ProcessState.ExitCode(); code != fault.Input || !strings.Contains(string(output), "hint: name a file") {
+		t.Errorf("got exit code %d, want %d and a hint\n%s", code, fault.Input, output)
 	}
 }
 
@@ -79,9 +79,9 @@ func checkRefused(t *testing.T, program string, args []string, kind string) {
 	cmd.Dir = t.TempDir()
 	output, err := cmd.CombinedOutput()
 	want := " is " + kind + ", not a regular file"
-	if code := cmd.ProcessState.ExitCode(); code != cli.ExitInput || !strings.Contains(string(output), want) ||
+	if code := cmd.ProcessState.ExitCode(); code != fault.Input || !strings.Contains(string(output), want) ||
 		!strings.Contains(string(output), "hint: write what it gives to a file") {
-		t.Errorf("got exit code %d, %v, want %d and %q\n%s", code, err, cli.ExitInput, want,
+		t.Errorf("got exit code %d, %v, want %d and %q\n%s", code, err, fault.Input, want,
 			output[:min(len(output), 500)])
 	}
 }

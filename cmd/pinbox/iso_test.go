@@ -16,8 +16,8 @@ import (
 
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -32,7 +32,7 @@ func TestLiveISO(t *testing.T) {
 		image = filepath.Join(dir, "appliance.iso")
 		code, stdout, stderr := pinbox(t.Context(), "build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary",
 			nodeProgram, "-o", dir, "--iso", base, "--kargs-append", "console=ttyS0")
-		if want := image + "   boots with both"; code != cli.ExitOK || !strings.Contains(stdout, want) {
+		if want := image + "   boots with both"; code != fault.OK || !strings.Contains(stdout, want) {
 			t.Fatalf("build: got exit code %d, want 0 and %q\n%s%s", code, want, stdout, stderr)
 		}
 		return dir, image
@@ -41,7 +41,7 @@ func TestLiveISO(t *testing.T) {
 	t.Run("verify", func(t *testing.T) {
 		for _, what := range []string{dir, image} {
 			code, stdout, stderr := pinbox(t.Context(), "verify", what)
-			if code != cli.ExitOK || !strings.Contains(stdout, "is intact") || !strings.Contains(stdout, "5 images") {
+			if code != fault.OK || !strings.Contains(stdout, "is intact") || !strings.Contains(stdout, "5 images") {
 				t.Errorf("verify %s: got exit code %d, want 0, \"is intact\" and \"5 images\"\n%s%s", what, code, stdout, stderr)
 			}
 		}
@@ -50,13 +50,13 @@ func TestLiveISO(t *testing.T) {
 	t.Run("extract", func(t *testing.T) { checkISOExtract(t, dir, image) })
 	t.Run("no boot from a network", func(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), "iso", "extract", image, "--pxe", filepath.Join(t.TempDir(), "pxe"))
-		if code != cli.ExitInput || !strings.Contains(stderr, "spec.node.store.url") {
+		if code != fault.Input || !strings.Contains(stderr, "spec.node.store.url") {
 			t.Errorf("a store on the ISO: got exit code %d, want 3 and the cure\n%s", code, stderr)
 		}
 	})
 	t.Run("no medium", func(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), "medium", dir, "-o", filepath.Join(t.TempDir(), "medium.iso"))
-		if want := "spec.node.store.volumeLabel"; code != cli.ExitInput || !strings.Contains(stderr, want) {
+		if want := "spec.node.store.volumeLabel"; code != fault.Input || !strings.Contains(stderr, want) {
 			t.Errorf("a medium that no node looks for: got exit code %d, want 3 and %q\n%s", code, want, stderr)
 		}
 	})
@@ -92,17 +92,17 @@ func TestPXE(t *testing.T) {
 	dir, pxe := filepath.Join(t.TempDir(), "out"), filepath.Join(t.TempDir(), "pxe")
 	code, stdout, stderr := pinbox(t.Context(), "build", "-c", write(t, "appliance.yaml", []byte(spec)), "--node-binary",
 		nodeProgram, "-o", dir)
-	if code != cli.ExitOK {
+	if code != fault.OK {
 		t.Fatalf("build: got exit code %d, want 0\n%s%s", code, stdout, stderr)
 	}
 	if sum(t, filepath.Join(dir, "pinbox-node")) != sum(t, nodeProgram) {
 		t.Error("got another pinbox-node in the folder, want that of the store")
 	}
-	if code, stdout, stderr := pinbox(t.Context(), "verify", dir); code != cli.ExitOK {
+	if code, stdout, stderr := pinbox(t.Context(), "verify", dir); code != fault.OK {
 		t.Errorf("verify: got exit code %d, want 0\n%s%s", code, stdout, stderr)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "iso", "extract", filepath.Join(dir, "appliance.iso"), "--pxe", pxe)
-	if code != cli.ExitOK || !strings.Contains(stdout, "appliance-vmlinuz") {
+	if code != fault.OK || !strings.Contains(stdout, "appliance-vmlinuz") {
 		t.Fatalf("extract: got exit code %d, want 0 and the names\n%s%s", code, stdout, stderr)
 	}
 	for file, inISO := range map[string]string{
@@ -136,7 +136,7 @@ func TestPXE(t *testing.T) {
 		end+strings.Repeat("#", len(appended)-len(end)), appended)
 	image, out := write(t, "appended.iso", []byte(content)), filepath.Join(t.TempDir(), "pxe")
 	code, _, stderr = pinbox(t.Context(), "iso", "extract", image, "--pxe", out)
-	if code != cli.ExitInput || !strings.Contains(stderr, "coreos.inst=yes") {
+	if code != fault.Input || !strings.Contains(stderr, "coreos.inst=yes") {
 		t.Errorf("another installation: got exit code %d, want 3 and the argument\n%s", code, stderr)
 	}
 	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
@@ -175,17 +175,17 @@ func TestMergedISO(t *testing.T) {
 		nodeProgram, "-o", dir, "--iso", base,
 	}
 	code, _, stderr := pinbox(t.Context(), args...)
-	if code != cli.ExitInput || !strings.Contains(stderr, "--merge") {
+	if code != fault.Input || !strings.Contains(stderr, "--merge") {
 		t.Errorf("without --merge: got exit code %d, want 3 and the cure\n%s", code, stderr)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, "--merge", "--replace-config")...); code != cli.ExitUsage {
+	if code, _, stderr := pinbox(t.Context(), append(args, "--merge", "--replace-config")...); code != fault.Usage {
 		t.Errorf("with both: got exit code %d, want 2\n%s", code, stderr)
 	}
-	if code, stdout, stderr := pinbox(t.Context(), append(args, "--merge")...); code != cli.ExitOK {
+	if code, stdout, stderr := pinbox(t.Context(), append(args, "--merge")...); code != fault.OK {
 		t.Fatalf("build --merge: got exit code %d, want 0\n%s%s", code, stdout, stderr)
 	}
 	for _, what := range []string{dir, image} {
-		if code, stdout, stderr := pinbox(t.Context(), "verify", what); code != cli.ExitOK {
+		if code, stdout, stderr := pinbox(t.Context(), "verify", what); code != fault.OK {
 			t.Errorf("verify %s: got exit code %d, want 0\n%s%s", what, code, stdout, stderr)
 		}
 	}
@@ -208,7 +208,7 @@ func checkInspectedISO(t *testing.T, dir, image string) {
 	t.Helper()
 	var result struct{ ISO iso.Info }
 	code, stdout, stderr := pinbox(t.Context(), "inspect", image, "--output", "json")
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != fault.OK {
 		t.Fatalf("got exit code %d, %v, want 0 and JSON\n%s%s", code, err, stdout, stderr)
 	}
 	info := result.ISO
@@ -242,7 +242,7 @@ func checkISOExtract(t *testing.T, dir, image string) {
 	} {
 		want := mustRead(t, filepath.Join(dir, file))
 		code, stdout, stderr := pinbox(t.Context(), "iso", "extract", image, flag)
-		if code != cli.ExitOK || stdout != string(want) {
+		if code != fault.OK || stdout != string(want) {
 			t.Errorf("%s: got exit code %d and %d bytes, want 0 and the %d bytes of %s\n%s", flag, code, len(stdout),
 				len(want), file, stderr)
 		}
@@ -266,15 +266,15 @@ func TestMedium(t *testing.T) {
 	do(0, "next: pinbox medium "+dir, "build", "-c", config, "--insecure-registry=127.0.0.1", "--node-binary",
 		nodeProgram, "-o", dir+"/")
 	do(0, "with no store in it", "verify", filepath.Join(dir, "appliance.iso"))
-	do(cli.ExitUsage, "is not a regular file", "medium", dir, "-o", t.TempDir())
-	do(cli.ExitUsage, "is in the folder that the medium is made of", "medium", dir, "-o",
+	do(fault.Usage, "is not a regular file", "medium", dir, "-o", t.TempDir())
+	do(fault.Usage, "is in the folder that the medium is made of", "medium", dir, "-o",
 		filepath.Join(dir, "appliance.iso"))
-	do(cli.ExitUsage, "exists and is not an ISO, so it is not overwritten", "medium", dir, "-o", config)
+	do(fault.Usage, "exists and is not an ISO, so it is not overwritten", "medium", dir, "-o", config)
 	partial := filepath.Join(filepath.Dir(medium), ".medium.iso.pinbox-partial")
 	if err := os.Symlink(config, partial); err != nil {
 		t.Fatal(err)
 	}
-	do(cli.ExitUsage, partial+" is not a file of this user alone", "medium", dir, "-o", medium)
+	do(fault.Usage, partial+" is not a file of this user alone", "medium", dir, "-o", medium)
 	if err := os.Remove(partial); err != nil {
 		t.Fatal(err)
 	}
@@ -282,13 +282,13 @@ func TestMedium(t *testing.T) {
 	do(0, "with the label SHIP_7", "medium", dir, "-o", medium) // over the one before
 	do(0, "4 files, 5 images in a store of", "verify", medium)
 	do(0, "SHIP_7", "inspect", medium)
-	do(cli.ExitUsage, "give extract", "iso")
-	do(cli.ExitUsage, "unknown command", "iso", "extarct", medium)
+	do(fault.Usage, "give extract", "iso")
+	do(fault.Usage, "unknown command", "iso", "extarct", medium)
 	store := filepath.Join(dir, "store.squashfs")
 	if err := os.WriteFile(store, append(mustRead(t, store), 0), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	do(cli.ExitDamaged, "store.squashfs has changed", "medium", dir, "-o", medium)
+	do(fault.Damaged, "store.squashfs has changed", "medium", dir, "-o", medium)
 }
 
 // A byte of the base that flips is found too, and a written stick can be verified.
@@ -313,7 +313,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 	if err := os.WriteFile(image, content, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	do(cli.ExitDamaged, "base.iso has changed", "verify", image)
+	do(fault.Damaged, "base.iso has changed", "verify", image)
 }
 
 // The ISO of another appliance is no part of this one.
@@ -332,10 +332,10 @@ func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
 	live := build()
 	fixtures.Run(t, "cp", filepath.Join(build("--install-device", "/dev/sda"), "appliance.iso"), live)
 	fixtures.Run(t, "sh", "-c", "cd "+live+" && sha256sum $(cut -c67- SHA256SUMS) >sums && mv sums SHA256SUMS")
-	if code, _, stderr := pinbox(t.Context(), "verify", live); code != cli.ExitDamaged ||
+	if code, _, stderr := pinbox(t.Context(), "verify", live); code != fault.Damaged ||
 		!strings.Contains(stderr, "appliance.iso has another config.ign than the folder") {
 		t.Errorf("got exit code %d, want %d and %q\n%s",
-			code, cli.ExitDamaged, "appliance.iso has another config.ign than the folder", stderr)
+			code, fault.Damaged, "appliance.iso has another config.ign than the folder", stderr)
 	}
 }
 
@@ -347,9 +347,9 @@ func TestISOFlagsThatSayNothing(t *testing.T) {
 	} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"build", "--set", set, "-o", filepath.Join(t.TempDir(), "out"),
 			"--node-binary", nodeProgram}, flags...)...)
-		if code != cli.ExitUsage && code != cli.ExitInput || !strings.Contains(stderr, "is empty") &&
+		if code != fault.Usage && code != fault.Input || !strings.Contains(stderr, "is empty") &&
 			!strings.Contains(stderr, "spec.iso.base") {
-			t.Errorf("%q: got exit code %d, want %d\n%s", flags, code, cli.ExitUsage, stderr)
+			t.Errorf("%q: got exit code %d, want %d\n%s", flags, code, fault.Usage, stderr)
 		}
 	}
 }
@@ -379,24 +379,24 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 		code   int
 		output string
 	}{
-		"no such file": {[]string{"--iso", "/no/such.iso"}, cli.ExitInput, "no such file"},
-		"no ISO":       {[]string{"--iso", nodeProgram}, cli.ExitInput, "not an ISO 9660 image"},
+		"no such file": {[]string{"--iso", "/no/such.iso"}, fault.Input, "no such file"},
+		"no ISO":       {[]string{"--iso", nodeProgram}, fault.Input, "not an ISO 9660 image"},
 		"cut off": {
-			[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, cli.ExitInput, "the image is incomplete",
+			[]string{"--iso", write(t, "cut.iso", content[:len(content)/2])}, fault.Input, "the image is incomplete",
 		},
 		"no Ignition": {
 			[]string{"--iso", write(t, "none.iso", bytes.ReplaceAll(bytes.ReplaceAll(content, []byte("igninfo.json"),
-				[]byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, cli.ExitInput, "no Ignition area",
+				[]byte("igninfo.jso_")), []byte("ignition.img"), []byte("ignition.im_")))}, fault.Input, "no Ignition area",
 		},
-		"no such karg": {[]string{"--iso", base, "--kargs-delete", "quiet"}, cli.ExitInput, `there is no "quiet"`},
+		"no such karg": {[]string{"--iso", base, "--kargs-delete", "quiet"}, fault.Input, `there is no "quiet"`},
 		"kargs too long": {
-			[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, cli.ExitInput, "longer than the area",
+			[]string{"--iso", base, "--kargs-append", strings.Repeat("x", 600)}, fault.Input, "longer than the area",
 		},
 		"broken igninfo": {
 			[]string{"--iso", write(t, "igninfo.iso", bytes.Replace(content, []byte(`{"file":"images`),
-				[]byte(`{"file":images"`), 1))}, cli.ExitInput, "coreos/igninfo.json",
+				[]byte(`{"file":images"`), 1))}, fault.Input, "coreos/igninfo.json",
 		},
-		"verify of a base": {nil, cli.ExitInput, ""},
+		"verify of a base": {nil, fault.Input, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := filepath.Join(t.TempDir(), "out")
@@ -431,8 +431,8 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), append(args, "--insecure-registry=127.0.0.1")...)
 		want := base + ": the image is for another architecture: it boots on s390x, and the store is for amd64\n" +
 			"hint: name the live ISO"
-		if code != cli.ExitInput || !strings.Contains(stderr, want) {
-			t.Errorf("%q: got exit code %d, want %d and %q\n%s", args, code, cli.ExitInput, want, stderr)
+		if code != fault.Input || !strings.Contains(stderr, want) {
+			t.Errorf("%q: got exit code %d, want %d and %q\n%s", args, code, fault.Input, want, stderr)
 		}
 		if left, err := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); err != nil || len(left) > 0 {
 			t.Errorf("%q: got %q left behind and %v, want none", args, left, err)
@@ -475,9 +475,9 @@ func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
 			bad := bytes.Clone(content)
 			bad[at] ^= 1
 			code, _, stderr := pinbox(t.Context(), "verify", write(t, "bad.iso", bad))
-			if code != cli.ExitDamaged || !strings.Contains(stderr, name+" has changed") {
+			if code != fault.Damaged || !strings.Contains(stderr, name+" has changed") {
 				t.Errorf("%s: got exit code %d, want %d and %q\n%s",
-					name, code, cli.ExitDamaged, name+" has changed", stderr)
+					name, code, fault.Damaged, name+" has changed", stderr)
 			}
 		})
 	}

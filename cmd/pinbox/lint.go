@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -82,7 +83,7 @@ func runLint(cmd *cobra.Command, output cli.Output, lockPath, version string, pa
 	}
 	err = printFindings(cmd, output, lockPath, objects, findings, requests, missing)
 	if err == nil && len(findings) > 0 {
-		err = cli.Reported(cli.ExitInput)
+		err = cli.Reported(fault.Input)
 	}
 	return err
 }

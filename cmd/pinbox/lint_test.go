@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/builder/lint"
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // A manifest on its way to a node: without a lock, with one, and mended.
@@ -32,19 +32,19 @@ func TestLint(t *testing.T) {
 		code   int
 		output string
 	}{
-		"no lock": {[]string{pod}, cli.ExitInput, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its " +
+		"no lock": {[]string{pod}, fault.Input, pod + ":4: quay.io/site/app:1 is a tag, which a node has only if its " +
 			"store was made with it: name it by digest, or name the lock that has the tag with --lock\n" + pod + always +
 			"not checked, without --lock: whether the node has the images\n2 findings in 2 uses of images and 0 sets\n"},
 		"a lock": {
-			[]string{"--lock", lock, pod}, cli.ExitInput, pod + always + pod + ":6: the lock has no " + db +
+			[]string{"--lock", lock, pod}, fault.Input, pod + always + pod + ":6: the lock has no " + db +
 				": the store has it as " + app + ": write that name\n2 findings in 2 uses of images and 0 sets\n",
 		},
-		"a cluster that does not exist": {[]string{"--openshift", "4.20.1", mended}, cli.ExitUsage, ""},
-		"mended":                        {[]string{"--lock", lock, mended}, cli.ExitOK, "0 findings in 2 uses of images and 0 sets\n"},
+		"a cluster that does not exist": {[]string{"--openshift", "4.20.1", mended}, fault.Usage, ""},
+		"mended":                        {[]string{"--lock", lock, mended}, fault.OK, "0 findings in 2 uses of images and 0 sets\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
-				stdout != c.output || (stderr != "") != (c.code == cli.ExitUsage) {
+				stdout != c.output || (stderr != "") != (c.code == fault.Usage) {
 				t.Errorf("got exit code %d, want %d\n%s%s", code, c.code, stdout, stderr)
 			}
 		})
@@ -84,8 +84,8 @@ func TestLintOfPossibleImages(t *testing.T) {
 	} {
 		args := append([]string{"lint", fleet}, c.flags...)
 		code, stdout, stderr := pinbox(t.Context(), args...)
-		if code != cli.ExitInput || stderr != "" || strings.Count(stdout, "may be an image") != len(c.output) {
-			t.Errorf("%q: got exit code %d, want %d\n%s%s", c.flags, code, cli.ExitInput, stdout, stderr)
+		if code != fault.Input || stderr != "" || strings.Count(stdout, "may be an image") != len(c.output) {
+			t.Errorf("%q: got exit code %d, want %d\n%s%s", c.flags, code, fault.Input, stdout, stderr)
 		}
 		for _, output := range c.output {
 			if !strings.Contains(stdout, fleet+output) {
@@ -108,8 +108,8 @@ func TestLintOfACluster(t *testing.T) {
 		"ownerReferences: [{kind: StatefulSet, name: shop}]}\n  kind: Pod\n  spec: {containers: [{image: quay.io/site/shop:1}]}\n"))
 	code, stdout, stderr := pinbox(t.Context(), "lint", "--lock", lock, filepath.Dir(pod))
 	const want = "not in the store, by namespace and owner:\n  web  StatefulSet/shop  quay.io/site/shop:1\n"
-	if code != cli.ExitInput || stderr != "" || !strings.Contains(stdout, want) {
-		t.Errorf("got exit code %d and\n%s%s\nwant %d with %q", code, stdout, stderr, cli.ExitInput, want)
+	if code != fault.Input || stderr != "" || !strings.Contains(stdout, want) {
+		t.Errorf("got exit code %d and\n%s%s\nwant %d with %q", code, stdout, stderr, fault.Input, want)
 	}
 	var result struct{ Missing []lint.Missing }
 	_, stdout, _ = pinbox(t.Context(), "lint", "--lock", lock, pod, "--output", "json")
@@ -145,9 +145,9 @@ func TestManifestsOfUnknownKinds(t *testing.T) {
 	} {
 		code, stdout, stderr := pinbox(t.Context(), append([]string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests},
 			c.args...)...)
-		if code != cli.ExitOK || !strings.Contains(stderr, c.output) ||
+		if code != fault.OK || !strings.Contains(stderr, c.output) ||
 			c.output == "" && strings.Contains(stderr, "not taken") {
-			t.Errorf("%q: got exit code %d, want %d and %q\n%s%s", c.args, code, cli.ExitOK, c.output, stdout, stderr)
+			t.Errorf("%q: got exit code %d, want %d and %q\n%s%s", c.args, code, fault.OK, c.output, stdout, stderr)
 		}
 	}
 }
@@ -163,17 +163,17 @@ func TestManifestsOfUnknownKindsAlone(t *testing.T) {
 		tag))
 	args := []string{"plan", "--insecure-registry=127.0.0.1", "--manifests", manifests}
 	code, _, stderr := pinbox(t.Context(), args...)
-	if want := "named but not taken: 1 image:\n  Fleet.example.com  spec.site  " + tag; code != cli.ExitInput || !strings.Contains(stderr, want) {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitInput, want, stderr)
+	if want := "named but not taken: 1 image:\n  Fleet.example.com  spec.site  " + tag; code != fault.Input || !strings.Contains(stderr, want) {
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Input, want, stderr)
 	}
 	set := write(t, "set.yaml", sample.Set("worker", push(t, r, img)))
-	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != cli.ExitOK ||
+	if code, _, stderr := pinbox(t.Context(), append(args, "--set", set)...); code != fault.OK ||
 		!strings.Contains(stderr, "warning: named but not taken: 1 image:") {
-		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, cli.ExitOK, stderr)
+		t.Errorf("with a set: got exit code %d, want %d and a warning\n%s", code, fault.OK, stderr)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != cli.ExitOK ||
+	if code, _, stderr := pinbox(t.Context(), append(args, "--image", tag)...); code != fault.OK ||
 		strings.Contains(stderr, "left out") {
-		t.Errorf("with --image: got exit code %d, want %d and no warning\n%s", code, cli.ExitOK, stderr)
+		t.Errorf("with --image: got exit code %d, want %d and no warning\n%s", code, fault.OK, stderr)
 	}
 }
 
@@ -188,10 +188,10 @@ func TestLintReadsStdin(t *testing.T) {
 	stdin := os.Stdin
 	t.Cleanup(func() { os.Stdin = stdin })
 	os.Stdin = f
-	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != cli.ExitInput ||
+	if code, stdout, _ := pinbox(t.Context(), "lint", "-"); code != fault.Input ||
 		!strings.Contains(stdout, "stdin:3: nginx does not name its registry") {
 		t.Errorf("got exit code %d, want %d and %q\n%s",
-			code, cli.ExitInput, "stdin:3: nginx does not name its registry", stdout)
+			code, fault.Input, "stdin:3: nginx does not name its registry", stdout)
 	}
 }
 
@@ -206,21 +206,21 @@ func TestLintRefuses(t *testing.T) {
 		code   int
 		output string
 	}{
-		"no path":      {nil, cli.ExitUsage, "requires at least 1 arg"},
-		"no such file": {[]string{pod + ".not"}, cli.ExitInput, "pod.yaml.not"},
+		"no path":      {nil, fault.Usage, "requires at least 1 arg"},
+		"no such file": {[]string{pod + ".not"}, fault.Input, "pod.yaml.not"},
 		"a template": {
-			[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, cli.ExitInput,
+			[]string{write(t, "chart.yaml", []byte("kind: Pod\n{{- if .Values.on }}\n"))}, fault.Input,
 			"hint: render charts with `helm template`",
 		},
 		"a billion laughs": {
-			[]string{write(t, "bomb.yaml", []byte(bomb))}, cli.ExitInput,
+			[]string{write(t, "bomb.yaml", []byte(bomb))}, fault.Input,
 			"hint: split the file, or replace its aliases with what they stand for",
 		},
 		"nothing to check": {
-			[]string{write(t, "map.yaml", nil)}, cli.ExitInput, "map.yaml: no container in it names an image",
+			[]string{write(t, "map.yaml", nil)}, fault.Input, "map.yaml: no container in it names an image",
 		},
-		"no lock":        {[]string{"--lock", pod, pod}, cli.ExitInput, "and not a lock"},
-		"another output": {[]string{"--output", "sarif", pod}, cli.ExitUsage, "want text, json or yaml"},
+		"no lock":        {[]string{"--lock", pod, pod}, fault.Input, "and not a lock"},
+		"another output": {[]string{"--output", "sarif", pod}, fault.Usage, "want text, json or yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, c.args...)...); code != c.code ||
@@ -239,10 +239,10 @@ func TestLintOpenShift(t *testing.T) {
 		code int
 		want string
 	}{
-		"no manifests": {[]string{"--openshift", "4.23"}, cli.ExitOK, "update, os-streams: machine-config-controller inspects"},
-		"a set":        {[]string{"--openshift", "4.23", set}, cli.ExitInput, `set "site" has no label`},
-		"elsewhere":    {[]string{set}, cli.ExitOK, "0 findings in 0 uses of images and 1 set"},
-		"as JSON":      {[]string{"--openshift", "5.0", "--output", "json"}, cli.ExitOK, `"name": "os-streams"`},
+		"no manifests": {[]string{"--openshift", "4.23"}, fault.OK, "update, os-streams: machine-config-controller inspects"},
+		"a set":        {[]string{"--openshift", "4.23", set}, fault.Input, `set "site" has no label`},
+		"elsewhere":    {[]string{set}, fault.OK, "0 findings in 0 uses of images and 1 set"},
+		"as JSON":      {[]string{"--openshift", "5.0", "--output", "json"}, fault.OK, `"name": "os-streams"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := pinbox(t.Context(), append([]string{"lint"}, test.args...)...)

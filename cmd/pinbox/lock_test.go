@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -100,7 +100,7 @@ func TestLock(t *testing.T) {
 // What is not as it was locked is not built.
 func TestLockedRefuses(t *testing.T) {
 	s := newSite(t)
-	if _, stderr := s.build(cli.ExitInput, "--locked"); !strings.Contains(stderr, "site.lock.json") {
+	if _, stderr := s.build(fault.Input, "--locked"); !strings.Contains(stderr, "site.lock.json") {
 		t.Errorf("without a lock: got %s", stderr)
 	}
 	s.run(0, "lock", "-c", s.config, "--insecure-registry=127.0.0.1")
@@ -108,18 +108,18 @@ func TestLockedRefuses(t *testing.T) {
 	if err := os.WriteFile(s.config, []byte(more), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr := s.build(cli.ExitDamaged, "--locked"); !strings.Contains(stderr, "+ "+s.pins.Pause) {
+	if _, stderr := s.build(fault.Damaged, "--locked"); !strings.Contains(stderr, "+ "+s.pins.Pause) {
 		t.Errorf("after the inputs have changed: got %s", stderr)
 	}
 	s.build(0)
 	if err := os.WriteFile(s.lock(), []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr := s.build(cli.ExitInput); !strings.Contains(stderr, s.lock()) {
+	if _, stderr := s.build(fault.Input); !strings.Contains(stderr, s.lock()) {
 		t.Errorf("with a broken lock: got %s", stderr)
 	}
-	s.build(cli.ExitUsage, "--locked", "--update")
-	s.run(cli.ExitUsage, "lock", "--image", s.tag)
+	s.build(fault.Usage, "--locked", "--update")
+	s.run(fault.Usage, "lock", "--image", s.tag)
 }
 
 // A tag is another image in a later archive of oc-mirror. A bug was to use that without --update.
@@ -141,12 +141,12 @@ func TestLockOfArchives(t *testing.T) {
 		code   int
 		output []string
 	}{
-		{first, []string{"lock"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
-		{first + ", " + second, []string{"plan", "--no-trunc", "--locked"}, cli.ExitOK, []string{digestOf(pins.Mixed)}},
-		{first + ", " + second, []string{"lock"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
-		{second, []string{"plan"}, cli.ExitInput, []string{digestOf(pins.Mixed), digestOf(pins.Other), name, "--update"}},
-		{second, []string{"lock", "--update"}, cli.ExitOK, []string{"site.lock.json locks 1 image"}},
-		{second, []string{"plan", "--no-trunc", "--locked"}, cli.ExitOK, []string{digestOf(pins.Other)}},
+		{first, []string{"lock"}, fault.OK, []string{"site.lock.json locks 1 image"}},
+		{first + ", " + second, []string{"plan", "--no-trunc", "--locked"}, fault.OK, []string{digestOf(pins.Mixed)}},
+		{first + ", " + second, []string{"lock"}, fault.OK, []string{"site.lock.json locks 1 image"}},
+		{second, []string{"plan"}, fault.Input, []string{digestOf(pins.Mixed), digestOf(pins.Other), name, "--update"}},
+		{second, []string{"lock", "--update"}, fault.OK, []string{"site.lock.json locks 1 image"}},
+		{second, []string{"plan", "--no-trunc", "--locked"}, fault.OK, []string{digestOf(pins.Other)}},
 	} {
 		t.Run(strings.Join(step.args, " "), func(t *testing.T) {
 			text := "apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\nspec:\n  sources:\n" +

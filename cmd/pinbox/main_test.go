@@ -25,11 +25,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/oracle"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -182,10 +182,10 @@ func TestBadSets(t *testing.T) {
 		"no object":  {"- a\n", []string{"not an object"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			buildFails(t, write(t, "sets.yaml", []byte(test.content)), cli.ExitInput, test.output)
+			buildFails(t, write(t, "sets.yaml", []byte(test.content)), fault.Input, test.output)
 		})
 	}
-	buildFails(t, filepath.Join(t.TempDir(), "no-such-file.yaml"), cli.ExitInput, []string{"no-such-file.yaml"})
+	buildFails(t, filepath.Join(t.TempDir(), "no-such-file.yaml"), fault.Input, []string{"no-such-file.yaml"})
 }
 
 func TestBadImages(t *testing.T) {
@@ -240,23 +240,23 @@ func badLayers(t *testing.T) map[string]badLayer {
 		t.Fatal(err)
 	}
 	return map[string]badLayer{
-		"corrupt gzip": {good.WithBlob(corrupt), cli.ExitDamaged, []string{"cannot be decompressed"}},
+		"corrupt gzip": {good.WithBlob(corrupt), fault.Damaged, []string{"cannot be decompressed"}},
 		"cut-off gzip": {
-			good.WithBlob(intact[:len(intact)-30]), cli.ExitDamaged, []string{"cannot be decompressed"},
+			good.WithBlob(intact[:len(intact)-30]), fault.Damaged, []string{"cannot be decompressed"},
 		},
-		"content of another layer": {good.WithBlob(otherBlob), cli.ExitDamaged, []string{"does not match the diffID"}},
-		"no tar":                   {noTar, cli.ExitInput, []string{"tar entry 0", "cannot be unpacked"}},
+		"content of another layer": {good.WithBlob(otherBlob), fault.Damaged, []string{"does not match the diffID"}},
+		"no tar":                   {noTar, fault.Input, []string{"tar entry 0", "cannot be unpacked"}},
 		"entry up and out": {
-			layer(t, sample.File("../evil", "x")), cli.ExitInput, []string{`"../evil"`, "leads out of the layer"},
+			layer(t, sample.File("../evil", "x")), fault.Input, []string{`"../evil"`, "leads out of the layer"},
 		},
 		"absolute entry up and out": {
-			layer(t, sample.File("/../../etc/passwd", "x")), cli.ExitInput, []string{"leads out of the layer"},
+			layer(t, sample.File("/../../etc/passwd", "x")), fault.Input, []string{"leads out of the layer"},
 		},
 		"more owners than squashfs": {
-			layer(t, owned...), cli.ExitInput, []string{"more than 65535 different owners", "spec.store.format dir"},
+			layer(t, owned...), fault.Input, []string{"more than 65535 different owners", "spec.store.format dir"},
 		},
 		"entry out through a symlink": {
-			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), cli.ExitInput,
+			layer(t, sample.Symlink("up", "../.."), sample.File("up/evil", "x")), fault.Input,
 			[]string{`"up/evil"`, "leads out of the layer"},
 		},
 	}
@@ -266,7 +266,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 	good := layer(t, sample.File("a", "x"))
 	t.Run("image for another platform", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "arm64", good))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput, []string{
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Input, []string{
 			pin, "not for the appliance's platform", "linux/arm64", "spec.platform",
 		})
 	})
@@ -283,7 +283,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput,
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Input,
 			[]string{pin, "points to another index"})
 	})
 	t.Run("index without the platform", func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestImagesThatNoNodeCanRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitInput, []string{
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Input, []string{
 			pin, "its index has linux/arm64, linux/s390x",
 		})
 	})
@@ -330,9 +330,9 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 	for _, output := range []string{
 		"quay.io/site/app@", "linux/arm64", indexed, "linux/riscv64", r.Host + "/test/tagged@", "linux/s390x",
 	} {
-		if code != cli.ExitInput || strings.Count(stderr, output) != 1 ||
+		if code != fault.Input || strings.Count(stderr, output) != 1 ||
 			strings.Count(stderr, storage.ErrPlatform.Error()) != 3 {
-			t.Errorf("got exit code %d, want %d and %q once:\n%s", code, cli.ExitInput, output, stderr)
+			t.Errorf("got exit code %d, want %d and %q once:\n%s", code, fault.Input, output, stderr)
 		}
 	}
 }
@@ -349,10 +349,10 @@ func TestMoreLayersThanCanBeMounted(t *testing.T) {
 	}))
 	pin := push(t, r, image(t, "amd64", slices.Repeat([]v1.Layer{good}, 501)...))
 	sets, output := write(t, "sets.yaml", sample.Set("worker", pin)), []string{pin, "it has 501, and the limit is 500"}
-	buildFails(t, sets, cli.ExitInput, output)
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1"); code != cli.ExitInput ||
+	buildFails(t, sets, fault.Input, output)
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1"); code != fault.Input ||
 		!strings.Contains(stderr, output[1]) {
-		t.Errorf("plan: got exit code %d, want %d\n%s", code, cli.ExitInput, stderr)
+		t.Errorf("plan: got exit code %d, want %d\n%s", code, fault.Input, stderr)
 	}
 }
 
@@ -389,23 +389,23 @@ func TestBadRegistries(t *testing.T) {
 		"404 of a layer": {digest.String(), http.StatusNotFound, []string{"does not have it", digest.String()}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fault := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(test.status) }
-			pin := push(t, serve(t, damage(test.path, fault)), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, append(test.output, pin), "--stall", "3s")
+			broken := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(test.status) }
+			pin := push(t, serve(t, damage(test.path, broken)), image(t, "amd64", content))
+			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Registry, append(test.output, pin), "--stall", "3s")
 		})
 	}
 	t.Run("registry that is down", func(t *testing.T) {
 		r := serve(t, nil)
 		pin := push(t, r, image(t, "amd64", content))
 		r.Close()
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitRegistry, []string{
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Registry, []string{
 			pin, "connection refused", "network",
 		})
 	})
 	t.Run("image that the policy refuses", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "amd64", content))
 		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), cli.ExitDamaged,
+		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Damaged,
 			[]string{pin, "signature policy refuses"}, "--policy", policy)
 	})
 }
@@ -424,37 +424,37 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 		"wrong manifest": {damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 			w.Header().Set("Content-Type", string(types.OCIManifestSchema1))
 			fmt.Fprint(w, `{"schemaVersion":2}`)
-		}), cli.ExitDamaged, []string{"content does not match its digest"}},
+		}), fault.Damaged, []string{"content does not match its digest"}},
 		"wrong configuration": {damage("/blobs/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			if !strings.Contains(r.URL.Path, digest.String()) {
 				fmt.Fprint(w, `{"os":"linux","architecture":"amd64"}`)
 				return
 			}
 			next.ServeHTTP(w, r)
-		}), cli.ExitDamaged, []string{"content does not match its digest"}},
+		}), fault.Damaged, []string{"content does not match its digest"}},
 		"wrong layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			body[len(body)/2] ^= 1
 			w.Write(body)
-		}), cli.ExitDamaged, []string{"content does not match its digest", digest.String()}},
+		}), fault.Damaged, []string{"content does not match its digest", digest.String()}},
 		"truncated layer": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Write(body[:len(body)/2])
-		}), cli.ExitDamaged, []string{"content does not match its digest", "it ends after"}},
+		}), fault.Damaged, []string{"content does not match its digest", "it ends after"}},
 		"layer that is too long": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			w.Write(append(record(next, r), "more"...))
-		}), cli.ExitDamaged, []string{"content does not match its digest", "more than the"}},
+		}), fault.Damaged, []string{"content does not match its digest", "more than the"}},
 		"connection that breaks": {damage(digest.String(), func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 			body := record(next, r)
 			w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 			w.Write(body[:len(body)/2])
 			panic(http.ErrAbortHandler)
-		}), cli.ExitRegistry, []string{"cannot be used", digest.String()}},
+		}), fault.Registry, []string{"cannot be used", digest.String()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pin := push(t, serve(t, test.fault), image(t, "amd64", content))
 			var flags []string
-			if test.code == cli.ExitRegistry { // it is asked again, until the patience ends
+			if test.code == fault.Registry { // it is asked again, until the patience ends
 				flags = []string{"--stall", "3s"}
 			}
 			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.output, pin), flags...)
@@ -480,21 +480,21 @@ func (r *recorder) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 func TestBadCredentials(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
-	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "no-such-file"}, "--authfile",
+	buildFails(t, sets, fault.Input, []string{"credentials cannot be used", "no-such-file"}, "--authfile",
 		"/no-such-file")
-	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
-	buildFails(t, sets, cli.ExitInput, []string{"credentials cannot be used", "auth.json"}, "--pull-secret",
+	buildFails(t, sets, fault.Input, []string{"credentials cannot be used", "is a directory"}, "--authfile", t.TempDir())
+	buildFails(t, sets, fault.Input, []string{"credentials cannot be used", "auth.json"}, "--pull-secret",
 		write(t, "auth.json", []byte("{")))
-	buildFails(t, sets, cli.ExitUsage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
+	buildFails(t, sets, fault.Usage, []string{"give one"}, "--authfile", "a", "--pull-secret", "b")
 }
 
 // A policy that is named but missing is no reason to accept every image.
 func TestPolicyThatIsMissing(t *testing.T) {
 	sets := write(t, "sets.yaml", sample.Set("worker", "127.0.0.1:1/a/b@"+someDigest))
 	output := []string{"signature policy cannot be used", "/no-such-policy.json", "--policy"}
-	buildFails(t, sets, cli.ExitInput, output, "--policy", "/no-such-policy.json")
+	buildFails(t, sets, fault.Input, output, "--policy", "/no-such-policy.json")
 	t.Setenv("CONTAINERS_POLICY_JSON", "/no-such-policy.json")
-	buildFails(t, sets, cli.ExitInput, output)
+	buildFails(t, sets, fault.Input, output)
 }
 
 func TestBadOutput(t *testing.T) {
@@ -503,29 +503,29 @@ func TestBadOutput(t *testing.T) {
 	full := filepath.Dir(write(t, "mine.txt", []byte("mine")))
 	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o"}
 	code, _, stderr := pinbox(t.Context(), append(args, full)...)
-	if code != cli.ExitUsage || !strings.Contains(stderr, "not empty") {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "not empty", stderr)
+	if code != fault.Usage || !strings.Contains(stderr, "not empty") {
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Usage, "not empty", stderr)
 	}
 	if entries, _ := os.ReadDir(full); len(entries) != 1 {
 		t.Errorf("got %v in the folder, want it unchanged", entries)
 	}
 	file := write(t, "file", nil)
 	code, _, stderr = pinbox(t.Context(), append(args, file)...)
-	if code == cli.ExitOK || !strings.Contains(stderr, file) {
+	if code == fault.OK || !strings.Contains(stderr, file) {
 		t.Errorf("a file as output: got exit code %d, want a failure and %q\n%s", code, file, stderr)
 	}
 	link, linked := filepath.Join(t.TempDir(), "link"), t.TempDir()
 	if err := os.Symlink(linked, link); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, link+"/")...); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), append(args, link+"/")...); code != fault.OK {
 		t.Errorf("a link to an empty folder: got %s, want success", stderr)
 	}
 	if _, err := os.Stat(filepath.Join(linked, "SHA256SUMS")); err != nil {
 		t.Error(err)
 	}
 	empty := t.TempDir()
-	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), append(args, empty)...); code != fault.OK {
 		t.Errorf("an empty folder: got %s, want success", stderr)
 	}
 }
@@ -569,15 +569,15 @@ func TestFullDisk(t *testing.T) {
 		"build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)), "--insecure-registry=127.0.0.1", "--node-binary",
 		nodeProgram, "-o",
 	}
-	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != cli.ExitUsage ||
+	if code, _, stderr := pinbox(t.Context(), append(args, disk)...); code != fault.Usage ||
 		!strings.Contains(stderr, "is a mount point") {
 		t.Errorf("a mount point as output: got exit code %d, want %d and %q\n%s",
-			code, cli.ExitUsage, "is a mount point", stderr)
+			code, fault.Usage, "is a mount point", stderr)
 	}
 	code, _, stderr := pinbox(t.Context(), append(args, filepath.Join(disk, "out"))...)
-	if code != cli.ExitSpace || !strings.Contains(stderr, "no space left on device") ||
+	if code != fault.Space || !strings.Contains(stderr, "no space left on device") ||
 		!strings.Contains(stderr, "hint: free space") {
-		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitSpace, stderr)
+		t.Errorf("got exit code %d, want %d\n%s", code, fault.Space, stderr)
 	}
 	if entries, _ := os.ReadDir(disk); len(entries) > 0 {
 		t.Errorf("got %v left behind, want nothing", entries)
@@ -618,7 +618,7 @@ func TestDiskThatIsTooSmall(t *testing.T) {
 			blobs = 0
 			code, _, stderr := pinbox(t.Context(), append([]string{"build", "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram},
 				test.flags...)...)
-			if code != cli.ExitSpace || blobs != test.blobs {
+			if code != fault.Space || blobs != test.blobs {
 				t.Errorf("got exit code %d and %d blobs read, want %d\n%s", code, blobs, test.blobs, stderr)
 			}
 			for _, want := range test.output {
@@ -647,8 +647,8 @@ func TestInterruptedBuild(t *testing.T) {
 	code, _, stderr := pinbox(ctx, "build", "--set", write(t, "sets.yaml", sample.Set("worker", pin)),
 		"--insecure-registry=127.0.0.1",
 		"--node-binary", nodeProgram, "-o", filepath.Join(parent, "out"))
-	if code != cli.ExitInterrupted {
-		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitInterrupted, stderr)
+	if code != fault.Interrupted {
+		t.Errorf("got exit code %d, want %d\n%s", code, fault.Interrupted, stderr)
 	}
 	if entries, _ := os.ReadDir(parent); len(entries) > 0 {
 		t.Errorf("got %v left behind, want nothing", entries)
@@ -667,12 +667,12 @@ func TestCommandLine(t *testing.T) {
 		"bad platform":      {"plan", "--set", "x", "--platform", "windows/amd64"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if code, _, stderr := pinbox(t.Context(), args...); code != cli.ExitUsage || !strings.Contains(stderr, "hint: ") {
-				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "hint: ", stderr)
+			if code, _, stderr := pinbox(t.Context(), args...); code != fault.Usage || !strings.Contains(stderr, "hint: ") {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Usage, "hint: ", stderr)
 			}
 		})
 	}
-	if code, stdout, _ := pinbox(t.Context(), "--help"); code != cli.ExitOK || !strings.Contains(stdout, "Exit codes:") {
-		t.Errorf("--help: got exit code %d, want %d and %q\n%s", code, cli.ExitOK, "Exit codes:", stdout)
+	if code, stdout, _ := pinbox(t.Context(), "--help"); code != fault.OK || !strings.Contains(stdout, "Exit codes:") {
+		t.Errorf("--help: got exit code %d, want %d and %q\n%s", code, fault.OK, "Exit codes:", stdout)
 	}
 }

@@ -17,10 +17,10 @@ import (
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pinbox/pinbox/builder/artifact"
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -96,9 +96,9 @@ func TestApplianceOfOCMirror(t *testing.T) {
 		{[]string{"lint", "--lock", out, filepath.Join(dir, "pod.yaml")}, "0 findings in 2 uses of images"},
 	} {
 		code, stdout, stderr := pinbox(t.Context(), step.args...)
-		if code != cli.ExitOK || !strings.Contains(stdout+stderr, step.output) {
+		if code != fault.OK || !strings.Contains(stdout+stderr, step.output) {
 			t.Fatalf("%s: got exit code %d, want %d and %q\n%s%s",
-				step.args[0], code, cli.ExitOK, step.output, stdout, stderr)
+				step.args[0], code, fault.OK, step.output, stdout, stderr)
 		}
 	}
 	n := crio.New(t, filepath.Join(out, artifact.IgnitionFile))
@@ -197,33 +197,33 @@ func missingNames(t *testing.T) map[string]missingName {
 		images("quay.example.com/site/app:1", "other.example.com/site/app:1"))
 	cases := map[string]missingName{
 		"charts": {
-			[]string{"--oc-mirror", charts}, cli.ExitInput, []string{
+			[]string{"--oc-mirror", charts}, fault.Input, []string{
 				"chart/one:1, chart/two:2", "mapping.txt", "--oc-mirror-exclude",
 			},
 		},
 		"charts, one named": {
-			[]string{"--oc-mirror", charts, "--oc-mirror", named}, cli.ExitInput, []string{": chart/two:2"},
+			[]string{"--oc-mirror", charts, "--oc-mirror", named}, fault.Input, []string{": chart/two:2"},
 		},
 		"charts, one named, one excluded": {
-			[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, cli.ExitOK,
+			[]string{"--oc-mirror", charts, "--oc-mirror", named, "--oc-mirror-exclude", "chart/tw?"}, fault.OK,
 			[]string{"2 images"},
 		},
 		"two hosts": {
-			[]string{"--oc-mirror", collided}, cli.ExitInput, []string{
+			[]string{"--oc-mirror", collided}, fault.Input, []string{
 				"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetRepo",
 			},
 		},
 		"one of two hosts": {
 			[]string{"--oc-mirror", collided, "--image-set-config", write(t, "isc.yaml", images("quay.example.com/site/app:1"))},
-			cli.ExitInput, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"},
+			fault.Input, []string{"quay.example.com/site/app:1 and other.example.com/site/app:1 as site/app:1", "targetTag"},
 		},
 		"an instance that was dropped": {
-			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, cli.ExitInput,
+			[]string{"--oc-mirror", sparseList(t, pins), "--platform", "linux/arm64"}, fault.Input,
 			[]string{"mirror.additionalImages[0].platforms of " + newestRun + " has linux/amd64", "--platform"},
 		},
 		// A bug was a hint about tags, although there are none.
 		"charts of mirror to mirror": {
-			[]string{"--oc-mirror", workspace}, cli.ExitInput, []string{
+			[]string{"--oc-mirror", workspace}, fault.Input, []string{
 				"mirror.helm of " + newestRun + " requests images, and neither mapping.txt", "--dry-run", "as mirror.helm",
 			},
 		},
@@ -244,25 +244,25 @@ func imagesToExclude(t *testing.T, registry *sample.Registry, pins sample.Pins) 
 	return map[string]missingName{
 		"another host": {
 			[]string{"--oc-mirror", others, "--image-set-config", write(t, "isc.yaml", images("other.example.com/site/app:1"))},
-			cli.ExitInput, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
+			fault.Input, []string{"other.example.com/site/app:1, which", "site/app:1 is quay.example.com/site/app:1"},
 		},
 		"an artifact and another platform": {
-			[]string{"--oc-mirror", others}, cli.ExitInput, []string{"site/arm@", "ocMirror.exclude"},
+			[]string{"--oc-mirror", others}, fault.Input, []string{"site/arm@", "ocMirror.exclude"},
 		},
 		"an artifact, excluded": {
-			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, cli.ExitInput,
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model:*"}, fault.Input,
 			[]string{"site/arm@", "--oc-mirror-exclude"},
 		},
 		"both excluded": {
 			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/site/model", "--oc-mirror-exclude",
-				"quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, cli.ExitOK, []string{"1 image "},
+				"quay.example.com/site/arm@" + arm[strings.LastIndex(arm, "sha256:"):]}, fault.OK, []string{"1 image "},
 		},
 		"a pattern that matches nothing": {
-			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, cli.ExitInput,
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "quay.example.com/model"}, fault.Input,
 			[]string{`exclude pattern "quay.example.com/model"`},
 		},
 		"not a pattern": {
-			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, cli.ExitInput, []string{`exclude pattern "["`},
+			[]string{"--oc-mirror", others, "--oc-mirror-exclude", "["}, fault.Input, []string{`exclude pattern "["`},
 		},
 	}
 }
@@ -274,8 +274,8 @@ func TestImageSetWithoutAnEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, _, stderr := pinbox(t.Context(), "plan", "--image-set-config", file)
-	if want := file + ": not an ImageSetConfiguration"; code != cli.ExitInput || !strings.Contains(stderr, want) ||
+	if want := file + ": not an ImageSetConfiguration"; code != fault.Input || !strings.Contains(stderr, want) ||
 		!strings.Contains(stderr, "too large") {
-		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, cli.ExitInput, want, stderr)
+		t.Errorf("got exit code %d, want %d and %q, too large\n%s", code, fault.Input, want, stderr)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // Only their owner can read configs with the hash of a password, and a medium of a store that has some.
@@ -23,12 +23,12 @@ func TestConfigsWithSecretsArePrivate(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "build", "-c", config, "-o", out, "--insecure-registry=127.0.0.1", "--output", "json",
 		"--node-binary", nodeProgram)
 	var result struct{ Private bool }
-	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != cli.ExitOK || !result.Private {
+	if err := json.Unmarshal([]byte(stdout), &result); err != nil || code != fault.OK || !result.Private {
 		t.Fatalf("got exit code %d, %v and private %v, want a private result\n%s", code, err, result.Private, stderr)
 	}
 	medium := filepath.Join(t.TempDir(), "medium.iso")
 	err := os.Chmod(filepath.Join(out, "store.squashfs"), 0o600) // as if it had files of the user
-	if code, _, stderr := pinbox(t.Context(), "medium", out, "-o", medium); err != nil || code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), "medium", out, "-o", medium); err != nil || code != fault.OK {
 		t.Fatalf("got exit code %d, %v, want a medium\n%s", code, err, stderr)
 	}
 	for _, name := range []string{filepath.Join(out, "config.ign"), filepath.Join(out, "config.bu"), medium} {

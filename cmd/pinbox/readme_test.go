@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	demoimages "github.com/pinbox/pinbox/builder/demo"
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 var (
@@ -54,8 +54,8 @@ func console(t *testing.T, block string) string {
 			args = append(args, "--node-binary", nodeProgram)
 		}
 		code, stdout, stderr := pinbox(t.Context(), args...)
-		if code != cli.ExitOK {
-			t.Fatalf("%sgot exit code %d, want %d\n%s", line, code, cli.ExitOK, stderr)
+		if code != fault.OK {
+			t.Fatalf("%sgot exit code %d, want %d\n%s", line, code, fault.OK, stderr)
 		}
 		shown.WriteString(line + duration.ReplaceAllString(stdout, "in 1.1s"))
 	}

@@ -23,10 +23,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/faults"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 const password, identityToken = "hunter2hunter2", "refresh4refresh4"
@@ -136,7 +136,7 @@ func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
 				if secret != "" && strings.Contains(given, secret) != may {
 					t.Errorf("%s was given %q, want the secret: %v", url, given, may)
 				}
-				if (code == cli.ExitOK) != may || !may && (code != cli.ExitRegistry ||
+				if (code == fault.OK) != may || !may && (code != fault.Registry ||
 					!strings.Contains(stderr, front.Host+" wants its password sent to "+url) ||
 					!strings.Contains(stderr, "--insecure-registry "+front.Host)) {
 					t.Errorf("%q: got exit code %d, want success: %v\n%s", secret, code, may, stderr)
@@ -145,7 +145,7 @@ func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
 					t.Errorf("got the password in\n%s", stderr)
 				}
 				code, _, stderr = pinbox(t.Context(), append(args, "--insecure-registry", front.Host)...)
-				if given := server.take(); code != cli.ExitOK || !strings.Contains(given, secret) {
+				if given := server.take(); code != fault.OK || !strings.Contains(given, secret) {
 					t.Errorf("insecure: got exit code %d, and %s was given %q\n%s", code, url, given, stderr)
 				}
 			}
@@ -215,7 +215,7 @@ func TestRedirectsOfBlobs(t *testing.T) {
 				args = append(slices.Clone(plan), "--stall", "3s")
 			}
 			code, stdout, stderr := pinbox(t.Context(), args...)
-			if (code == cli.ExitOK) == c.broken || requests.Load() == 0 {
+			if (code == fault.OK) == c.broken || requests.Load() == 0 {
 				t.Errorf("got exit code %d and %d requests to the store\n%s", code, requests.Load(), stderr)
 			}
 			if output := stdout + stderr; strings.Contains(output, "s3cr3t") || strings.Contains(output, password) {
@@ -228,7 +228,7 @@ func TestRedirectsOfBlobs(t *testing.T) {
 	}
 	t.Run("the registry itself", func(t *testing.T) { // which needs its password there, too
 		object = "https://" + front.Host
-		if code, _, stderr := pinbox(t.Context(), plan...); code != cli.ExitOK {
+		if code, _, stderr := pinbox(t.Context(), plan...); code != fault.OK {
 			t.Errorf("got exit code %d, want 0\n%s", code, stderr)
 		}
 	})
@@ -267,7 +267,7 @@ func TestHelpersForCredentials(t *testing.T) {
 			auth := write(t, "auth.json", fmt.Appendf(nil, `{"credHelpers":{%q:%q}}`, host, name))
 			code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", "--authfile",
 				auth, "--stall", c.stall)
-			if (code == cli.ExitOK) != (c.says == "") || !strings.Contains(stderr, c.says) {
+			if (code == fault.OK) != (c.says == "") || !strings.Contains(stderr, c.says) {
 				t.Errorf("got exit code %d, and %s, want %q", code, stderr, c.says)
 			}
 			if c.says != "" && !strings.Contains(stderr, helper) || strings.Contains(stdout+stderr, password) {

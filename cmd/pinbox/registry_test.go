@@ -19,9 +19,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // An image whose registry is out of reach comes from a mirror of it, and keeps
@@ -77,8 +77,8 @@ func TestMirrorsOfFileFlagAndHost(t *testing.T) {
 		"[[registry]]\nlocation = \"three.example.com/c\"\n[[registry.mirror]]\nlocation = %q\n", r.Host+repository))
 	t.Setenv("CONTAINERS_REGISTRIES_CONF", host)
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", config, "--mirrors", flag, "--insecure-registry=127.0.0.1")
-	if code != cli.ExitOK || !strings.Contains(stdout, "3 images") {
-		t.Errorf("got exit code %d, want %d and %q\n%s%s", code, cli.ExitOK, "3 images", stdout, stderr)
+	if code != fault.OK || !strings.Contains(stdout, "3 images") {
+		t.Errorf("got exit code %d, want %d and %q\n%s%s", code, fault.OK, "3 images", stdout, stderr)
 	}
 }
 
@@ -91,17 +91,17 @@ func TestBadMirrors(t *testing.T) {
 		output  []string
 	}{
 		"a source with a tag": {
-			string(idms("quay.io/a:1", r.Host, "''")), cli.ExitInput, []string{
+			string(idms("quay.io/a:1", r.Host, "''")), fault.Input, []string{
 				"mirrors.yaml:6", `ImageDigestMirrorSet "x"`, "write quay.io/a", "hint: `oc explain",
 			},
 		},
 		"a policy and another": {
 			string(idms("quay.io/a", r.Host, "''")) + "---\n" + string(idms("quay.io/a", r.Host, "NeverContactSource")),
-			cli.ExitInput, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "},
+			fault.Input, []string{"mirrors.yaml:13", "mirrors.yaml:6", "two policies", "hint: "},
 		},
-		"no mirrors": {"kind: ConfigMap\n", cli.ExitInput, []string{"mirrors.yaml", "hint: name a file"}},
+		"no mirrors": {"kind: ConfigMap\n", fault.Input, []string{"mirrors.yaml", "hint: name a file"}},
 		"a mirror without images": {
-			string(idms("quay.example.com", r.Host, "NeverContactSource")), cli.ExitRegistry, []string{
+			string(idms("quay.example.com", r.Host, "NeverContactSource")), fault.Registry, []string{
 				"quay.example.com/a@", " in " + r.Host + "/a: ", "its registry is blocked", "hint: push it to a mirror",
 			},
 		},
@@ -134,17 +134,17 @@ func TestCertificates(t *testing.T) {
 		sample.Set("worker", strings.Replace(pin, host+"/test/tls", "registry.invalid/a", 1)))
 	for _, args := range [][]string{{"--set", sets}, {"--set", mirrored, "--mirrors", mirrors}} {
 		code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, args...)...)
-		if code != cli.ExitRegistry || !strings.Contains(stderr, "certificate is not trusted") ||
+		if code != fault.Registry || !strings.Contains(stderr, "certificate is not trusted") ||
 			!strings.Contains(stderr, "--cert-dir") || strings.Contains(stderr, "--insecure-registry") {
 			t.Errorf("%s without the certificate: got exit code %d, want %d\n%s",
-				args, code, cli.ExitRegistry, stderr)
+				args, code, fault.Registry, stderr)
 		}
 	}
 	certs := filepath.Dir(write(t, "ca.crt",
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	for _, flag := range []string{"--cert-dir=" + certs, "--insecure-registry=127.0.0.1"} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != cli.ExitOK {
-			t.Errorf("%s: got exit code %d, want %d\n%s", flag, code, cli.ExitOK, stderr)
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, flag); code != fault.OK {
+			t.Errorf("%s: got exit code %d, want %d\n%s", flag, code, fault.OK, stderr)
 		}
 	}
 }
@@ -174,23 +174,23 @@ func TestPlainHTTP(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-			if (code == cli.ExitOK) != (c.hint == "") || !strings.Contains(stderr, c.hint) {
+			if (code == fault.OK) != (c.hint == "") || !strings.Contains(stderr, c.hint) {
 				t.Errorf("got exit code %d, want the hint %q\n%s", code, c.hint, stderr)
 			}
 		})
 	}
 	for _, bad := range []string{"https://a.example", "a.example/path", "name", "", "a.example:port", "*.example.com"} {
-		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry", bad); code != cli.ExitUsage ||
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry", bad); code != fault.Usage ||
 			!strings.Contains(stderr, "--insecure-registry: ") {
-			t.Errorf("%q: got exit code %d, want %d\n%s", bad, code, cli.ExitUsage, stderr)
+			t.Errorf("%q: got exit code %d, want %d\n%s", bad, code, fault.Usage, stderr)
 		}
 	}
 	if err := r.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != cli.ExitRegistry ||
+	if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != fault.Registry ||
 		strings.Contains(stderr, "--insecure-registry") {
-		t.Errorf("no registry: got exit code %d, want %d\n%s", code, cli.ExitRegistry, stderr)
+		t.Errorf("no registry: got exit code %d, want %d\n%s", code, fault.Registry, stderr)
 	}
 }
 

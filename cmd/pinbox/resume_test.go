@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // flaky is a registry that loses the connection in the middle of a large blob.
@@ -161,7 +161,7 @@ func (b resumable) build(t *testing.T, cache string, want int) []byte {
 	if code != want {
 		t.Fatalf("got exit code %d, want %d\n%s", code, want, stderr)
 	}
-	if code != cli.ExitOK {
+	if code != fault.OK {
 		return nil
 	}
 	return mustRead(t, filepath.Join(out, "store.squashfs"))
@@ -170,17 +170,17 @@ func (b resumable) build(t *testing.T, cache string, want int) []byte {
 // resume wants the store of an undisturbed build from one that was cut off in the middle of the blob, and made again.
 func (b resumable) resume(t *testing.T, test resumed) {
 	t.Helper()
-	want := b.build(t, t.TempDir(), cli.ExitOK)
+	want := b.build(t, t.TempDir(), fault.OK)
 	cache := t.TempDir()
 	b.cut = resumedHalf
-	b.build(t, cache, cli.ExitRegistry)
+	b.build(t, cache, fault.Registry)
 	partial := partialBlobs(t, cache)
 	if len(partial) != 1 {
 		t.Fatalf("got the partial blobs %v, want one", partial)
 	}
 	b.gone, b.cut = false, 0
 	test.change(b.flaky, partial[0])
-	if got := b.build(t, cache, cli.ExitOK); !bytes.Equal(got, want) {
+	if got := b.build(t, cache, fault.OK); !bytes.Equal(got, want) {
 		t.Error("got another store, want the same bytes")
 	}
 	if b.served > test.served {

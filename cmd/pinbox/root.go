@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/codec"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // linked is set by the linker.
@@ -37,24 +38,24 @@ Exit codes:
 // systemErrors are those that may come from anywhere.
 var systemErrors = []cli.SystemError{
 	{
-		syscall.ENOSPC, cli.ExitSpace,
+		syscall.ENOSPC, fault.Space,
 		"free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the cache",
 	},
 	{
-		syscall.EMFILE, cli.ExitOther,
+		syscall.EMFILE, fault.Other,
 		"raise `ulimit -n`: a build opens a file for each layer whose pack has more than 64 KiB",
 	},
-	{syscall.EIO, cli.ExitOther, "use another disk; the log of the kernel says what is wrong with this one"},
-	{syscall.EDQUOT, cli.ExitSpace, "free space there, or choose another folder with -o"},
+	{syscall.EIO, fault.Other, "use another disk; the log of the kernel says what is wrong with this one"},
+	{syscall.EDQUOT, fault.Space, "free space there, or choose another folder with -o"},
 	{
-		syscall.EFBIG, cli.ExitSpace,
+		syscall.EFBIG, fault.Space,
 		"the file system, or `ulimit -f`, takes no file of this size (FAT: 4 GiB): choose another folder with -o, and " +
 			"copy the result with `pinbox medium --split 4G`",
 	},
-	{syscall.EROFS, cli.ExitUsage, "choose another folder with -o"},
-	{fs.ErrNotExist, cli.ExitInput, "check the path"},
-	{syscall.EISDIR, cli.ExitInput, "name a file, not a folder"},
-	{fs.ErrPermission, cli.ExitInput, "check the owner and the permissions"},
+	{syscall.EROFS, fault.Usage, "choose another folder with -o"},
+	{fs.ErrNotExist, fault.Input, "check the path"},
+	{syscall.EISDIR, fault.Input, "name a file, not a folder"},
+	{fs.ErrPermission, fault.Input, "check the owner and the permissions"},
 }
 
 // run is the whole program, callable from tests. It returns the exit code.

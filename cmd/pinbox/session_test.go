@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -85,14 +86,14 @@ func TestPlanBuildVerify(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "deep", "out")
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--insecure-registry=127.0.0.1")
-	if code != cli.ExitOK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
+	if code != fault.OK || !strings.Contains(stdout, "5 images of 2 sets for linux/amd64: 8 different layers") ||
 		!strings.Contains(stderr, "warning: ") {
-		t.Fatalf("plan: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
+		t.Fatalf("plan: got exit code %d, want %d\n%s%s", code, fault.OK, stdout, stderr)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out)
-	if code != cli.ExitOK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
+	if code != fault.OK || !strings.Contains(stdout, "built ship-7 for linux/amd64") ||
 		!strings.Contains(stdout, "next: pinbox verify "+out) {
-		t.Fatalf("build: got exit code %d, want %d\n%s%s", code, cli.ExitOK, stdout, stderr)
+		t.Fatalf("build: got exit code %d, want %d\n%s%s", code, fault.OK, stdout, stderr)
 	}
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
@@ -108,9 +109,9 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != cli.ExitOK || !strings.Contains(stdout, "is intact: 12 files, 5 images") {
+	if code != fault.OK || !strings.Contains(stdout, "is intact: 12 files, 5 images") {
 		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
-			code, cli.ExitOK, "is intact: 12 files, 5 images", stdout, stderr)
+			code, fault.OK, "is intact: 12 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
@@ -154,7 +155,7 @@ func TestSourceDateEpoch(t *testing.T) {
 	args := []string{"build", "--set", sets, "--insecure-registry=127.0.0.1", "--node-binary", nodeProgram, "-o"}
 	t.Setenv("SOURCE_DATE_EPOCH", "1234567890")
 	out := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != fault.OK {
 		t.Fatal(stderr)
 	}
 	if made := superblock(t, out, 8); made != 1234567890 {
@@ -163,9 +164,9 @@ func TestSourceDateEpoch(t *testing.T) {
 	// A bug was to blame an image for a time in milliseconds.
 	for _, value := range []string{"yesterday", "-1", "1732600000000"} {
 		t.Setenv("SOURCE_DATE_EPOCH", value)
-		if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != cli.ExitUsage ||
+		if code, _, stderr := pinbox(t.Context(), append(args, out)...); code != fault.Usage ||
 			!strings.Contains(stderr, "SOURCE_DATE_EPOCH") {
-			t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "SOURCE_DATE_EPOCH", stderr)
+			t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Usage, "SOURCE_DATE_EPOCH", stderr)
 		}
 	}
 }
@@ -178,8 +179,8 @@ func TestPlatform(t *testing.T) {
 		code, stdout, stderr := pinbox(t.Context(), "plan", "--set", sets, "--insecure-registry=127.0.0.1", "--platform", platform,
 			"--output", "json")
 		var plan struct{ Lock pinset.Lock }
-		if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil {
-			t.Fatalf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
+		if err := json.Unmarshal([]byte(stdout), &plan); code != fault.OK || err != nil {
+			t.Fatalf("got exit code %d, want %d, %v\n%s", code, fault.OK, err, stderr)
 		}
 		if string(plan.Lock.Platform) != platform || plan.Lock.Images[0].Index == "" {
 			t.Errorf("%s: %+v", platform, plan.Lock)
@@ -198,9 +199,9 @@ func TestOutputForPrograms(t *testing.T) {
 		Totals struct{ Images, Layers int }
 		Lock   struct{ Images []any }
 	}
-	if err := json.Unmarshal([]byte(stdout), &plan); code != cli.ExitOK || err != nil || plan.Totals.Images != 5 ||
+	if err := json.Unmarshal([]byte(stdout), &plan); code != fault.OK || err != nil || plan.Totals.Images != 5 ||
 		len(plan.Lock.Images) != 5 {
-		t.Errorf("plan: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
+		t.Errorf("plan: got exit code %d, want %d, %v\n%s", code, fault.OK, err, stdout)
 	}
 	for line := range strings.Lines(stderr) {
 		if !json.Valid([]byte(line)) {
@@ -210,21 +211,21 @@ func TestOutputForPrograms(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	code, stdout, _ = pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "--output", "json", "-o", out)
 	var built builder.Result
-	if err := json.Unmarshal([]byte(stdout), &built); code != cli.ExitOK || err != nil || built.Name != "ship-7" ||
+	if err := json.Unmarshal([]byte(stdout), &built); code != fault.OK || err != nil || built.Name != "ship-7" ||
 		built.StoreSize == 0 || built.StoreDigest == "" {
-		t.Errorf("build: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
+		t.Errorf("build: got exit code %d, want %d, %v\n%s", code, fault.OK, err, stdout)
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
-	if err := json.Unmarshal([]byte(stdout), &verified); code != cli.ExitOK || err != nil || verified.Files != 12 {
-		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stdout)
+	if err := json.Unmarshal([]byte(stdout), &verified); code != fault.OK || err != nil || verified.Files != 12 {
+		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, fault.OK, err, stdout)
 	}
 }
 
 func TestVerifyFindsEveryDamage(t *testing.T) {
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "out")
-	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out); code != fault.OK {
 		t.Fatal(stderr)
 	}
 	for name := range fixtures.Tree(t, out) {
@@ -269,7 +270,7 @@ func TestVerifyFindsEveryDamage(t *testing.T) {
 	if err := os.Remove(extra); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := pinbox(t.Context(), "verify", out); code != cli.ExitOK {
+	if code, _, stderr := pinbox(t.Context(), "verify", out); code != fault.OK {
 		t.Errorf("the folder as it was built: got %s, want success", stderr)
 	}
 }
@@ -283,8 +284,8 @@ func verifyFails(t *testing.T, out, name string, damage func() error) {
 	if name == layout.SumsFile {
 		name = "" // the message may name the file whose sum it was
 	}
-	if code != cli.ExitDamaged || !strings.Contains(stderr, name) {
-		t.Errorf("damage of %s: got exit code %d, want %d and %q\n%s", name, code, cli.ExitDamaged, name, stderr)
+	if code != fault.Damaged || !strings.Contains(stderr, name) {
+		t.Errorf("damage of %s: got exit code %d, want %d and %q\n%s", name, code, fault.Damaged, name, stderr)
 	}
 }
 
@@ -295,7 +296,7 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 		out := filepath.Join(t.TempDir(), "out")
 		code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", set), "--insecure-registry=127.0.0.1", "-o", out,
 			"--node-binary", nodeProgram)
-		if code != cli.ExitOK {
+		if code != fault.OK {
 			t.Fatal(stderr)
 		}
 		return out
@@ -313,9 +314,9 @@ func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
 			fixtures.Run(t, "cp", "-r", one, mixed)
 			fixtures.Run(t, "sh", "-ec", "cd "+mixed+"; other="+two+"; "+test.change+"; sha256sum config.bu config.ign "+
 				"manifests/worker-sample.yaml pinbox.lock.json provenance.json store.roothash store.squashfs >SHA256SUMS")
-			if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != cli.ExitDamaged ||
+			if code, _, stderr := pinbox(t.Context(), "verify", mixed); code != fault.Damaged ||
 				!strings.Contains(stderr, test.output) {
-				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitDamaged, test.output, stderr)
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Damaged, test.output, stderr)
 			}
 		})
 	}
@@ -346,18 +347,18 @@ func TestDemo(t *testing.T) {
 func TestErrorsForPrograms(t *testing.T) {
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", "no-such-file.yaml", "--output", "json")
 	var f cli.Failure
-	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != cli.ExitInput || code != cli.ExitInput ||
+	if err := json.Unmarshal([]byte(stderr), &f); err != nil || f.Code != fault.Input || code != fault.Input ||
 		f.Hint == "" || !strings.Contains(f.Error, "no-such-file.yaml") || stdout != "" {
-		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, cli.ExitInput, err, stdout, stderr)
+		t.Errorf("got exit code %d, want %d, %v\n%s%s", code, fault.Input, err, stdout, stderr)
 	}
 }
 
 // A wrong path is not reported as corruption.
 func TestVerifyOfSomethingElse(t *testing.T) {
 	for _, path := range []string{filepath.Join(t.TempDir(), "nothing"), t.TempDir(), write(t, "file", nil)} {
-		if code, _, stderr := pinbox(t.Context(), "verify", path); code != cli.ExitInput ||
+		if code, _, stderr := pinbox(t.Context(), "verify", path); code != fault.Input ||
 			!strings.Contains(stderr, "not an appliance's folder or ISO") && !strings.Contains(stderr, "nothing: no such file") {
-			t.Errorf("%s: got exit code %d, want %d\n%s", path, code, cli.ExitInput, stderr)
+			t.Errorf("%s: got exit code %d, want %d\n%s", path, code, fault.Input, stderr)
 		}
 	}
 }
@@ -373,8 +374,8 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
 		"--node-binary", nodeProgram, "-o", filepath.Join(parent, "out"))
-	if _, err := os.Stat(mine); code != cli.ExitOK || err != nil {
-		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitOK, err, stderr)
+	if _, err := os.Stat(mine); code != fault.OK || err != nil {
+		t.Errorf("got exit code %d, want %d, %v\n%s", code, fault.OK, err, stderr)
 	}
 	// A link in the place where it grows would lead it to empty another folder.
 	if err := os.Symlink(filepath.Dir(mine), filepath.Join(parent, ".other.pinbox-partial")); err != nil {
@@ -383,8 +384,8 @@ func TestBuildKeepsItsHandsOffOtherFolders(t *testing.T) {
 	code, _, stderr = pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
 		"--node-binary", nodeProgram, "-o", filepath.Join(parent, "other"))
-	if _, err := os.Stat(mine); code != cli.ExitUsage || err != nil {
-		t.Errorf("got exit code %d, want %d, %v\n%s", code, cli.ExitUsage, err, stderr)
+	if _, err := os.Stat(mine); code != fault.Usage || err != nil {
+		t.Errorf("got exit code %d, want %d, %v\n%s", code, fault.Usage, err, stderr)
 	}
 }
 
@@ -394,7 +395,7 @@ func TestBuildIntoTheCurrentFolder(t *testing.T) {
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", sample.Set("worker", pins.Pause)),
 		"--insecure-registry=127.0.0.1",
 		"--node-binary", nodeProgram, "-o", ".")
-	if code != cli.ExitUsage || !strings.Contains(stderr, "it is the current folder") {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, "it is the current folder", stderr)
+	if code != fault.Usage || !strings.Contains(stderr, "it is the current folder") {
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Usage, "it is the current folder", stderr)
 	}
 }

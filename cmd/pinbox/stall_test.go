@@ -14,8 +14,8 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // answer of a registry, whose content is body.
@@ -164,9 +164,9 @@ func (s stalling) run(t *testing.T, noise v1.Layer, limit time.Duration) error {
 	if s.flag != "" {
 		args = append(args[:len(args)-2], s.flag)
 	}
-	want := cli.ExitOK
+	want := fault.OK
 	if s.want != nil {
-		want = cli.ExitRegistry
+		want = fault.Registry
 	}
 	code, _, stderr := pinbox(t.Context(), args...)
 	if code != want || asked.Load() < s.asked {
@@ -212,8 +212,8 @@ func TestStallIsInterrupted(t *testing.T) {
 	broken.Store(true)
 	// It would wait for minutes, twice.
 	code, _, stderr := pinbox(ctx, "plan", "--set", sets, "--insecure-registry=127.0.0.1", "--stall", "10m")
-	if code != cli.ExitInterrupted {
-		t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitInterrupted, stderr)
+	if code != fault.Interrupted {
+		t.Errorf("got exit code %d, want %d\n%s", code, fault.Interrupted, stderr)
 	}
 }
 
@@ -223,8 +223,8 @@ func TestStallFlag(t *testing.T) {
 	} {
 		t.Run(value, func(t *testing.T) {
 			if code, _, stderr := pinbox(t.Context(), "plan", "--image", "quay.example.com/a:1",
-				"--stall="+value); code != cli.ExitUsage || !strings.Contains(stderr, output) {
-				t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, output, stderr)
+				"--stall="+value); code != fault.Usage || !strings.Contains(stderr, output) {
+				t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Usage, output, stderr)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/cmd/cli"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // checked is the result of `validate --output json`.
@@ -120,7 +121,7 @@ func printChecked(cmd *cobra.Command, output cli.Output, c checked) error {
 		}
 	}
 	if len(c.Problems) > 0 {
-		return cli.Reported(cli.ExitInput)
+		return cli.Reported(fault.Input)
 	}
 	return nil
 }

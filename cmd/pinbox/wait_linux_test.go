@@ -22,9 +22,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // waiting is a build, or another command, that waits for something that never comes, or after hours.
@@ -294,8 +294,8 @@ func TestInterruptAtEachWait(t *testing.T) {
 			trace := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) }) // it would wait for an hour
 			defer trace.Stop()
 			var exit *exec.ExitError
-			if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != cli.ExitInterrupted {
-				t.Errorf("got %v, want exit code %d\n%s", err, cli.ExitInterrupted, &stderr)
+			if err := <-ended; !errors.As(err, &exit) || exit.ExitCode() != fault.Interrupted {
+				t.Errorf("got %v, want exit code %d\n%s", err, fault.Interrupted, &stderr)
 			}
 			if w.after != nil {
 				w.after()

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/fault"
 )
 
 // wrongKind is an input for another flag, or for none.
@@ -24,7 +24,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 		for name, c := range cases {
 			t.Run(name, func(t *testing.T) {
 				code, _, stderr := pinbox(t.Context(), append([]string{"plan"}, c.args...)...)
-				if code != cli.ExitInput || !strings.Contains(stderr, c.output) || !strings.Contains(stderr, "hint: ") ||
+				if code != fault.Input || !strings.Contains(stderr, c.output) || !strings.Contains(stderr, "hint: ") ||
 					strings.Contains(stderr, "damaged") {
 					t.Errorf("got exit code %d, want 3, %q and a hint\n%s", code, c.output, stderr)
 				}
@@ -33,7 +33,7 @@ func TestFilesOfOtherKinds(t *testing.T) {
 	}
 	t.Run("an input without a flag", func(t *testing.T) {
 		code, _, stderr := pinbox(t.Context(), "plan", "--set", "set.yaml", "isc.yaml")
-		if want := "with a flag before each"; code != cli.ExitUsage || !strings.Contains(stderr, want) {
+		if want := "with a flag before each"; code != fault.Usage || !strings.Contains(stderr, want) {
 			t.Errorf("got exit code %d, want 2 and %q\n%s", code, want, stderr)
 		}
 	})
@@ -155,8 +155,8 @@ func TestLockReplacesOnlyLocks(t *testing.T) {
 	pins := samples(t)
 	mine := write(t, "mine.txt", []byte("mine"))
 	if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--insecure-registry=127.0.0.1", "-o",
-		mine); code != cli.ExitUsage || !strings.Contains(stderr, mine) {
-		t.Errorf("got exit code %d, want %d and %q\n%s", code, cli.ExitUsage, mine, stderr)
+		mine); code != fault.Usage || !strings.Contains(stderr, mine) {
+		t.Errorf("got exit code %d, want %d and %q\n%s", code, fault.Usage, mine, stderr)
 	}
 	if content := mustRead(t, mine); string(content) != "mine" {
 		t.Errorf("got the file changed to %q, want it unchanged", content)
@@ -164,8 +164,8 @@ func TestLockReplacesOnlyLocks(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "x.lock.json")
 	for range 2 {
 		if code, _, stderr := pinbox(t.Context(), "lock", "--image", pins.Pause, "--insecure-registry=127.0.0.1", "-o",
-			lock); code != cli.ExitOK {
-			t.Errorf("got exit code %d, want %d\n%s", code, cli.ExitOK, stderr)
+			lock); code != fault.OK {
+			t.Errorf("got exit code %d, want %d\n%s", code, fault.OK, stderr)
 		}
 	}
 }
