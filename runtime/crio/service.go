@@ -3,7 +3,6 @@ package crio
 import (
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 )
 
@@ -181,30 +180,6 @@ func (s Service) Replaced(dir string) (problems []string) {
 			problems = append(problems, fmt.Sprintf("%s has --%s %s, which replaces the %s of all files: move it to a file "+
 				"in %s", by, replaced.option.name, value, replaced.what, path.Dir(StoresPath)))
 		}
-	}
-	return problems
-}
-
-// Unsuitable lists why a CRI-O that is started like this has no stores of pinbox, or does not start with them:
-// options that replace what files say, and a storage driver other than overlay. storage are the files of
-// containers/storage that it reads, the first of which that exists counts.
-func (s Service) Unsuitable(c Config, storage []Source) (problems []string) {
-	problems = s.Replaced(etcCrio)
-	driver, by := c.StorageDriver, c.StorageDriverBy
-	if value, file := s.value(optionDriver); file != "" {
-		driver, by = value, file
-	}
-	n := slices.IndexFunc(storage, func(f Source) bool { return f.Content != nil })
-	if driver == "" && n >= 0 {
-		if found, err := ReadStorage(storage[n].Content); err != nil {
-			problems = append(problems, fmt.Sprintf("%s: %v", storage[n].Name, err))
-		} else {
-			driver, by = found.Driver, storage[n].Name
-		}
-	}
-	if driver != "" && driver != "overlay" {
-		problems = append(problems, fmt.Sprintf("%s sets the storage driver %s, with which CRI-O does not start if it has "+
-			"image stores: they need overlay", by, driver))
 	}
 	return problems
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/pinbox/pinbox/runtime/crio"
 )
@@ -59,15 +60,18 @@ func TestServices(t *testing.T) {
 			if err != nil || !strings.HasSuffix(s.Program, "/crio") {
 				t.Fatalf("got %s, %v", s.Program, err)
 			}
-			config := crio.Config{}
-			if _, driver, ok := strings.Cut(c.config, " = "); ok {
-				config.StorageDriver, config.StorageDriverBy = strings.Trim(driver, "'"), "/etc/crio/crio.conf"
+			etc := fstest.MapFS{"crio.conf": {Data: []byte("[crio]\n" + c.config)}}
+			e, err := crio.ReadEffective(etc, func(name string) ([]byte, error) {
+				if c.storage == "" || name != crio.StorageConf {
+					return nil, nil
+				}
+				return []byte(c.storage), nil
+			})
+			e.Service = s
+			got := e.Unsuitable()
+			if err != nil {
+				got = append(got, err.Error())
 			}
-			storage := []crio.Source{{Name: "storage.conf"}}
-			if c.storage != "" {
-				storage[0].Content = []byte(c.storage)
-			}
-			got := s.Unsuitable(config, storage)
 			if !slices.EqualFunc(got, c.want, strings.Contains) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}

@@ -36,11 +36,10 @@ func (n *Node) clusterSets() ([]pinset.Set, error) {
 
 // choose returns the sets that count for the node, and the names of those that count for none.
 func (n *Node) choose(k cluster.Known) (chosen []pinset.Set, noPool []string, err error) {
-	_, managed := readRendered(n.s.CRIODir)
 	sets, errs := k.Decode()
 	pools := n.poolNames()
 	if pools == nil && k.Registered {
-		pools, err = cluster.Pools(k.Roles, managed)
+		pools, err = cluster.Pools(k.Roles, n.managed)
 		errs = append(errs, err)
 	}
 	labelled := func(s pinset.Set) bool { _, ok := s.Labels[pinset.RoleLabel]; return ok }
@@ -48,7 +47,7 @@ func (n *Node) choose(k cluster.Known) (chosen []pinset.Set, noPool []string, er
 		errs = append(errs, fmt.Errorf("%w: the API does not have the node %s, or does not show it", errNotKnown,
 			n.s.Pass.Node))
 	}
-	chosen, noPool = cluster.Choose(sets, pools, managed)
+	chosen, noPool = cluster.Choose(sets, pools, n.managed)
 	return chosen, noPool, errors.Join(errs...)
 }
 

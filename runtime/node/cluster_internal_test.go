@@ -133,7 +133,7 @@ func TestNodeWithoutSets(t *testing.T) {
 	}}
 	removed := func(n *Node) error { return os.RemoveAll(n.s.Sets) }
 	optional := func(n *Node) error {
-		return os.WriteFile(n.s.Config, layout.NodeConfig{Sets: layout.SetsOptional}.Render(), 0o644)
+		return os.WriteFile(n.given.Config, layout.NodeConfig{Sets: layout.SetsOptional}.Render(), 0o644)
 	}
 	for name, test := range map[string]struct {
 		known   cluster.Known
@@ -151,12 +151,12 @@ func TestNodeWithoutSets(t *testing.T) {
 		"of an API with none":                {known: listed},
 		"of an API, and had those of stores": {known: listed, state: brought, want: runtime.ErrNoSets},
 		"of an API that is not known":        {known: unlisted, change: optional, want: errNotKnown},
-		"of an API that is asked first":      {change: func(n *Node) error { n.s.Kubeconfig = "k"; return nil }},
+		"of an API that is asked first":      {change: func(n *Node) error { n.given.Kubeconfig = "k"; return nil }},
 		"of the operator":                    {managed: true, state: brought},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := nodeOfCluster(t, test.known, test.managed)
-			n.s.Config = filepath.Join(n.s.State, "node.json")
+			n.given.Config = filepath.Join(n.s.State, "node.json")
 			state, err := json.Marshal(test.state)
 			dir := filepath.Join(n.s.State, layout.AttachedDir)
 			err = errors.Join(err, os.RemoveAll(n.s.Sets), os.MkdirAll(n.s.Sets, 0o755))
@@ -169,7 +169,7 @@ func TestNodeWithoutSets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sets, err := n.readSets(); !errors.Is(err, test.want) || len(sets) > 0 {
+			if sets, err := n.reopen().readSets(); !errors.Is(err, test.want) || len(sets) > 0 {
 				t.Errorf("got %v, %v, want no sets and %v", sets, err, test.want)
 			}
 		})
@@ -178,7 +178,7 @@ func TestNodeWithoutSets(t *testing.T) {
 
 // otherPool gives a node only a set of another pool.
 func otherPool(n *Node) error {
-	n.s.Pass.Pools = []string{"worker"}
+	n.given.Pass.Pools = []string{"worker"}
 	text := strings.Replace(string(sample.SetNamed("s", pin("a"))), "metadata:", "metadata:\n  labels:\n    "+
 		pinset.RoleLabel+": infra", 1)
 	return os.WriteFile(filepath.Join(n.s.Sets, "s.yaml"), []byte(text), 0o644)

@@ -21,8 +21,9 @@ func TestSlotsOfStorageConf(t *testing.T) {
 		[]byte("[storage.options]\nadditionalimagestores = [\""+slot+"/\", \"/other\"]\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	_, configured, others, err := Open(Settings{CRIODir: filepath.Join(root, "etc/crio"), State: root}).slots()
-	if err != nil || len(configured) != 1 || filepath.Base(configured[0]) != "2" || !slices.Equal(others, []string{"/other"}) {
+	n := Open(Settings{CRIODir: filepath.Join(root, "etc/crio"), State: root})
+	_, configured, others := n.slots()
+	if err := n.crioErr; err != nil || len(configured) != 1 || filepath.Base(configured[0]) != "2" || !slices.Equal(others, []string{"/other"}) {
 		t.Errorf("got the slots %v and the stores %v, %v, want slot 2 and /other", configured, others, err)
 	}
 }

@@ -180,7 +180,7 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	m := newManager(t, folders[0], "100m")
 	etc := t.TempDir()
 	o := Open(Settings{State: filepath.Dir(m.Dir), Sets: m.Sets, CRIODir: etc, Keys: m.Keys})
-	o.s.Pass.Owner = runtime.MCO
+	o.given.Pass.Owner = runtime.MCO
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(m.Sets, 0o755),
 		os.WriteFile(filepath.Join(etc, "crio.conf.d/50-pinned-images"),

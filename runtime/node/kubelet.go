@@ -32,7 +32,7 @@ type admission struct {
 
 // readAdmission reads the names in the mounted stores. Errors of the configurations are reported by others.
 func (n *Node) readAdmission(c kubelet.Config) (admission, error) {
-	slots, _, others, _ := n.slots()
+	slots, _, others := n.slots()
 	names, err := stores.Names(append(slots, others...)...)
 	return admission{Config: c, dir: n.s.KubeletDir, names: names}, err
 }

@@ -38,9 +38,9 @@ type rendered struct {
 	} `json:"metadata"`
 }
 
-// readRendered reads the MachineConfig of the node beside the folder of CRI-O's configuration; found is false if the
+// readRendered reads the MachineConfig of the node beside the folder of CRI-O's configuration; managed is false if the
 // operator does not manage it. A file that cannot be read is one without metadata: it is the operator's.
-func readRendered(crioDir string) (r rendered, found bool) {
+func readRendered(crioDir string) (r rendered, managed bool) {
 	name := filepath.Join(filepath.Dir(filepath.Clean(crioDir)), "machine-config-daemon", "currentconfig")
 	f, err := input.Open(name)
 	if err != nil {
@@ -82,12 +82,10 @@ func (r rendered) pins() bool {
 func (n *Node) owner() (runtime.Owner, error) {
 	switch n.s.Pass.Owner {
 	case "", "auto":
-		r, managed := readRendered(n.s.CRIODir)
-		config, _ := n.config() // whoever needs more of it reports the error
 		switch {
-		case config.Pins == layout.PinsNode && (!managed || !r.pins()):
+		case n.conf.Pins == layout.PinsNode && (!n.managed || !n.rendered.pins()):
 			return runtime.Pinbox, nil
-		case managed, config.Pins == layout.PinsOperator:
+		case n.managed, n.conf.Pins == layout.PinsOperator:
 			return runtime.MCO, nil
 		}
 		return runtime.Pinbox, nil
@@ -102,16 +100,14 @@ func (n *Node) poolNames() []string {
 	if len(n.s.Pass.Pools) > 0 {
 		return n.s.Pass.Pools
 	}
-	r, _ := readRendered(n.s.CRIODir)
-	return r.pools()
+	return n.rendered.pools()
 }
 
 // ownSets are the sets in the appliance's own store. They count where a MachineConfig made the node, which has no file
 // of a set since those change, and no operator pins.
 func (n *Node) ownSets() ([]pinset.Set, error) {
-	config, err := n.config()
-	if err != nil || config.Pins != layout.PinsNode {
-		return nil, err
+	if n.confErr != nil || n.conf.Pins != layout.PinsNode {
+		return nil, n.confErr
 	}
 	slot := filepath.Join(n.stateDir(), "stores", "0")
 	texts, err := layout.Open(os.DirFS(slot)).Sets()

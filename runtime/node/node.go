@@ -2,6 +2,8 @@ package node
 
 import (
 	"cmp"
+	"context"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -9,8 +11,11 @@ import (
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/runtime/kubelet"
+	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -65,13 +70,25 @@ type Settings struct {
 	Waiting func(error)
 }
 
-// Node is an opened node. Its verbs are its methods.
+// Node is an opened node: its settings, and what other programs may change on it at any time, as it was when the node
+// was opened. Its verbs are its methods; a pass opens it anew.
 type Node struct {
-	s Settings // with their defaults
+	given Settings
+	s     Settings // with their defaults
+	// conf is the file of the settings. What cannot be read of it and of CRI-O's files has its defaults; the verbs that
+	// need them return the errors.
+	conf    layout.NodeConfig
+	confErr error
+	crio    crio.Effective
+	crioErr error
+	// rendered is the MachineConfig of the node, if it is managed.
+	rendered rendered
+	managed  bool
 }
 
-// Open returns the node with these settings. It reads nothing yet.
+// Open returns the node with these settings.
 func Open(s Settings) *Node {
+	n := &Node{given: s}
 	s.Socket = cmp.Or(s.Socket, cri.DefaultSocket)
 	s.CRIODir = cmp.Or(s.CRIODir, DefaultCRIODir)
 	s.Sets = cmp.Or(s.Sets, layout.SetsDir)
@@ -89,7 +106,25 @@ func Open(s Settings) *Node {
 	if s.Waiting == nil {
 		s.Waiting = func(error) {}
 	}
-	return &Node{s: s}
+	n.s = s
+	n.conf, n.confErr = layout.ReadNodeConfig(s.Config)
+	root := filepath.Dir(filepath.Dir(filepath.Clean(s.CRIODir))) // storage.conf is in the same etc
+	n.crio, n.crioErr = crio.ReadEffective(input.Dir(s.CRIODir), func(name string) ([]byte, error) {
+		content, err := input.Config(filepath.Join(root, name))
+		return content, fault.Ignore(err, fs.ErrNotExist)
+	})
+	n.rendered, n.managed = readRendered(s.CRIODir)
+	return n
+}
+
+// reopen returns the node as it is now.
+func (n *Node) reopen() *Node { return Open(n.given) }
+
+// ask asks CRI-O what it runs with, since options of its command line may come before its files.
+func (n *Node) ask(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	n.crio.Ask(ctx, n.s.Socket)
 }
 
 // withPools is the node with the pools of an earlier status, if it has none by its settings.
@@ -97,9 +132,9 @@ func (n *Node) withPools(previous runtime.Status) *Node {
 	if len(n.s.Pass.Pools) > 0 {
 		return n
 	}
-	other := *n
-	other.s.Pass.Pools = previous.Pools
-	return &other
+	s := n.given
+	s.Pass.Pools = previous.Pools
+	return Open(s)
 }
 
 // stateDir is the folder of the state without symbolic links, as in /proc/self/mountinfo.

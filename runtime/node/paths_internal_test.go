@@ -24,12 +24,12 @@ func TestKeysDoNotFollowTheSets(t *testing.T) {
 	if err != nil || m.Keys != layout.KeysDir {
 		t.Errorf("got the keys %s, %v, want %s", m.Keys, err, layout.KeysDir)
 	}
-	o.s.Keys, o.s.Config = filepath.Join(dir, "keys"), filepath.Join(dir, "settings.json")
-	if err := os.WriteFile(o.s.Config, []byte(`{"version": 1, "signed": "required"}`), 0o644); err != nil {
+	o.given.Keys, o.given.Config = filepath.Join(dir, "keys"), filepath.Join(dir, "settings.json")
+	if err := os.WriteFile(o.given.Config, []byte(`{"version": 1, "signed": "required"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = o.manager(); err != nil || m.Keys != o.s.Keys || !m.Signed {
-		t.Errorf("got the keys %s, signatures required %v, %v; want %s and true", m.Keys, m.Signed, err, o.s.Keys)
+	if m, err = o.reopen().manager(); err != nil || m.Keys != o.given.Keys || !m.Signed {
+		t.Errorf("got the keys %s, signatures required %v, %v; want %s and true", m.Keys, m.Signed, err, o.given.Keys)
 	}
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/wanted"
-	"github.com/pinbox/pinbox/storage/input"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -86,7 +87,9 @@ func (n *Node) reconciler(readOnly bool) (r *runtime.Reconciler, end func(), err
 
 // Configure implements runtime.Node: it reads what other programs may change on the node at any time.
 func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, err error) {
-	n := m.node
+	n := m.node.reopen()
+	m.node = n
+	n.ask(ctx)
 	conf.Options = n.s.Pass
 	o := &conf.Options
 	if o.Owner, err = n.owner(); err != nil {
@@ -105,26 +108,26 @@ func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, er
 		}
 	}
 
-	config, _ := crio.ReadConfig(input.Dir(n.s.CRIODir)) // the pass reports the error
-	images, _ := n.imageStores()                         // and also this one
-	slots, _, others, _ := n.slots()                     // and also the error of slots
+	slots, _, others := n.slots() // the pass reports crioErr
 	slots = append(slots, others...)
-	hidden, runningErr := n.checkRunning(ctx, config, images, slots)
+	hidden, hiddenErr := n.hidden()
 	conf.Disk = stores.Disk{
-		Slots: slots, Hidden: hidden, Sets: n.s.Sets, Staging: n.stagingDir(config), RunRoots: n.runRoots(),
+		Slots: slots, Hidden: hidden, Sets: n.s.Sets, Staging: cmp.Or(n.s.Staging, n.crio.Staging()),
+		RunRoots: n.crio.RunRoots(),
 	}
 	conf.Aside = n.aside(hidden...)
 	conf.Manifests = registry.Client{
-		AuthFile: config.AuthFile, Insecure: n.insecure(ctx, m.client, config),
+		AuthFile: n.crio.AuthFile, Insecure: n.insecure(ctx, m.client, n.crio.Config),
 		Cache: filepath.Join(n.s.State, "manifests"), ReadOnly: m.readOnly,
 		RegistriesConf: n.s.RegistriesConf, RegistriesDir: n.s.RegistriesDir,
 	}
-	volumes := ownStore{node: n, direct: m.direct}
-	conf.Volumes, conf.CopyVolumes = volumes, volumes.copies()
+	conf.Volumes = ownStore{node: n, direct: m.direct}
+	conf.CopyVolumes = n.conf.ImageVolumes == layout.ImageVolumesCopy
 	conf.Cluster = n.clusterStatus()
 	conf.Wanted = m.readWanted(ctx)
 	admission, namesErr := n.readAdmission(k)
-	return conf, errors.Join(err, namesErr, checkTwice(images), runningErr, admission.check(ctx, m.client))
+	return conf, errors.Join(err, namesErr, checkTwice(n.crio.Stores()), hiddenErr, checkPolicy(n.crio.Policy(), slots),
+		admission.check(ctx, m.client))
 }
 
 // Sets implements runtime.Node.
@@ -203,16 +206,6 @@ func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Con
 		return nil // the pass reports the error
 	}
 	return config.InsecureRegistries(version)
-}
-
-func (n *Node) stagingDir(config crio.Config) string {
-	switch {
-	case n.s.Staging != "":
-		return n.s.Staging
-	case config.BigFiles != "":
-		return config.BigFiles
-	}
-	return "/var/tmp"
 }
 
 func (n *Node) reloader() func(context.Context) error {

@@ -1,8 +1,6 @@
 package node
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,25 +15,14 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// checkRunning asks CRI-O what it runs with, since options of its command line may come before its files. hidden are
-// the slots whose stores it does not have. There is no error while CRI-O does not answer: the pass reports that.
-// config and named are what its files come to, and slots all read-only stores.
-func (n *Node) checkRunning(
-	ctx context.Context, config crio.Config, named, slots []string,
-) (hidden []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	if running, failed := crio.Running(ctx, n.s.Socket); failed == nil {
-		hidden, err = n.hidden(ctx, running, named)
-		config = running
-	}
-	return hidden, errors.Join(err, checkPolicy(cmp.Or(config.SignaturePolicy, crio.DefaultPolicy), slots))
-}
-
 // hidden returns the slots with a store that the CRI-O which runs does not have, whatever its files say. The error is
 // a crio.ErrWithoutStores with the reason and the cure; also if CRI-O will not have a store once it starts again.
-// running is what it runs with, and named are the stores that its files name.
-func (n *Node) hidden(ctx context.Context, running crio.Config, named []string) (slots []string, err error) {
+// While it does not answer, none is hidden: the pass reports that.
+func (n *Node) hidden() (slots []string, err error) {
+	if n.crio.Running == nil {
+		return nil, nil
+	}
+	running, named := n.crio.Running.ImageStores(), n.crio.Stores()
 	var unnamed []string
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
@@ -43,7 +30,7 @@ func (n *Node) hidden(ctx context.Context, running crio.Config, named []string) 
 			continue // no store is mounted
 		}
 		among := func(stores []string) bool { return slices.Contains(stores, slot) || slices.Contains(stores, here) }
-		if !among(running.ImageStores()) {
+		if !among(running) {
 			slots = append(slots, here)
 		}
 		if !among(named) {
@@ -61,10 +48,8 @@ func (n *Node) hidden(ctx context.Context, running crio.Config, named []string) 
 		return nil, nil
 	}
 	why := []string{"it has not been restarted since its files name them: restart CRI-O"}
-	if service, err := crio.RunningService(ctx, n.s.Socket); err == nil {
-		if replaced := service.Replaced(n.s.CRIODir); len(replaced) > 0 {
-			why = replaced
-		}
+	if replaced := n.crio.Service.Replaced(n.s.CRIODir); len(replaced) > 0 {
+		why = replaced
 	}
 	return slots, fmt.Errorf("%w: it does not have %s, where one is mounted: %s", crio.ErrWithoutStores, slots[0],
 		strings.Join(why, "; "))

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/pinbox/pinbox/runtime"
-	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/watch"
 	"github.com/pinbox/pinbox/storage/input"
@@ -46,8 +45,7 @@ func (n *Node) withoutSets(missing error) error {
 	if err != nil {
 		return errors.Join(missing, err)
 	}
-	config, _ := n.config() // the manager has read it
-	if config.Sets == layout.SetsOptional {
+	if n.conf.Sets == layout.SetsOptional {
 		return nil
 	}
 	owner, _ := n.owner()                // whoever makes a pass reports the error
@@ -81,6 +79,7 @@ func (n *Node) folderSets() ([]pinset.Set, error) {
 // wanted are the images of the sets and, on a node that the Machine Config Operator manages, the
 // images that it pins.
 func (n *Node) wanted() ([]pinset.Image, error) {
+	n = n.reopen() // it may have waited for another process
 	sets, err := n.readSets()
 	if owner, ownerErr := n.owner(); ownerErr != nil || owner != runtime.MCO {
 		return pinset.Union(sets...), errors.Join(err, ownerErr)
@@ -88,12 +87,11 @@ func (n *Node) wanted() ([]pinset.Image, error) {
 	if errors.Is(err, fs.ErrNotExist) { // such a node need not have the folder
 		err = nil
 	}
-	config, configErr := crio.ReadConfig(input.Dir(n.s.CRIODir))
 	pinned := pinset.Set{}
-	for _, pin := range config.PinnedImages {
+	for _, pin := range n.crio.PinnedImages {
 		if img, err := pinset.ParseImage(pin); err == nil { // else it is a pattern
 			pinned.Images = append(pinned.Images, img)
 		}
 	}
-	return pinset.Union(append(sets, pinned)...), errors.Join(err, configErr)
+	return pinset.Union(append(sets, pinned)...), errors.Join(err, n.crioErr)
 }

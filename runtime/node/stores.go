@@ -1,11 +1,9 @@
 package node
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -17,7 +15,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/runtime/systemd"
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -44,32 +41,28 @@ func (n *Node) Contents() ([]pinset.StoreContent, error) {
 
 // manager returns the manager of the attached stores.
 func (n *Node) manager() (stores.Manager, error) {
-	config, err := n.config()
+	config := n.conf
 	m := stores.Manager{
 		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Keys: n.s.Keys, Sets: n.s.Sets,
 		Signed: config.Signed == layout.SignedRequired,
 		Wanted: n.wanted, Mounter: mount.Direct{},
 		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: n.s.Pass.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
-		RunRoots: n.runRoots(),
+		RunRoots: n.crio.RunRoots(),
 		Programs: filepath.Join(n.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
 	}
-	m.Slots, m.Configured, m.OtherStores, m.ConfigError = n.slots()
+	m.ConfigError = n.crioErr
+	m.Slots, m.Configured, m.OtherStores = n.slots()
 	if systemd.Running() {
 		m.Mounter = systemd.Mounter{}
 	}
-	return m, err
-}
-
-// config reads the configuration of the node.
-func (n *Node) config() (layout.NodeConfig, error) {
-	return layout.ReadNodeConfig(n.s.Config)
+	return m, n.confErr
 }
 
 // slots returns the mount points of stores, the ones that CRI-O's configuration lists, and its
 // other additional image stores: folders, or stores of other programs.
-func (n *Node) slots() (slots, configured, others []string, err error) {
-	stores, err := n.imageStores()
+func (n *Node) slots() (slots, configured, others []string) {
+	stores := n.crio.Stores()
 	for _, slot := range crio.Slots() {
 		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
 		slots = append(slots, here)
@@ -82,59 +75,7 @@ func (n *Node) slots() (slots, configured, others []string, err error) {
 			others = append(others, store)
 		}
 	}
-	return slots, configured, others, err
-}
-
-// storageConf reads storage.conf, in the same etc as the folder of CRI-O's configuration.
-func storageConf(crioDir string) (crio.Storage, error) {
-	root := filepath.Dir(filepath.Dir(filepath.Clean(crioDir)))
-	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
-		content, err := input.Config(filepath.Join(root, name))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return crio.Storage{}, err
-		}
-		return crio.ReadStorage(content)
-	}
-	return crio.Storage{}, nil
-}
-
-// imageStores are the additional image stores that CRI-O has: those of storage.conf, and those of its own files.
-func (n *Node) imageStores() ([]string, error) {
-	config, err := crio.ReadConfig(input.Dir(n.s.CRIODir))
-	storage, confErr := storageConf(n.s.CRIODir)
-	var options []string
-	for _, store := range storage.Stores { // ReloadConfigurationFile in containers/storage, types/options.go
-		options = append(options, "overlay.imagestore="+store)
-	}
-	config.StorageOptions = append(options, config.StorageOptions...)
-	return config.ImageStores(), errors.Join(err, confErr)
-}
-
-// mainStores are the graph roots of CRI-O's own store by its files: that of its images, and of its containers if that
-// is another.
-func (n *Node) mainStores() (roots []string) {
-	config, _ := crio.ReadConfig(input.Dir(n.s.CRIODir)) // the pass reports the error
-	storage, _ := storageConf(n.s.CRIODir)
-	roots = append(roots, cmp.Or(config.Root, storage.GraphRoot, crio.DefaultRoot))
-	if storage.ImageStore != "" {
-		roots = append(roots, storage.ImageStore)
-	}
-	return roots
-}
-
-// runRoots are the folders of containers/storage that may have records which do not survive a reboot.
-func (n *Node) runRoots() (roots []string) {
-	config, _ := crio.ReadConfig(input.Dir(n.s.CRIODir)) // the pass reports the error
-	storage, _ := storageConf(n.s.CRIODir)
-	for _, root := range []string{config.RunRoot, storage.RunRoot, crio.DefaultRunRoot} {
-		if root != "" && !slices.Contains(roots, root) {
-			roots = append(roots, root)
-		}
-	}
-	return roots
+	return slots, configured, others
 }
 
 // ErrTwice means that CRI-O lists the images of a store twice.
@@ -198,19 +139,19 @@ func (n *Node) releases() (all []runtime.ReleaseStatus) {
 
 // aside are the records that are set aside on the node. hidden are slots that CRI-O does not have.
 func (n *Node) aside(hidden ...string) aside.Records {
-	_, configured, others, _ := n.slots()
+	_, configured, others := n.slots()
 	visible := slices.DeleteFunc(append(configured, others...), func(slot string) bool {
 		return slices.Contains(hidden, slot)
 	})
 	return aside.Records{
-		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Main: n.mainStores(), Others: visible, Wait: n.s.Pass.Wait,
+		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Main: n.crio.Roots(), Others: visible, Wait: n.s.Pass.Wait,
 	}
 }
 
 // mend sets records of CRI-O's own store aside that stand on a store which is gone, if CRI-O starts only then, and
 // puts back others. If it is unknown which stores CRI-O has, it does nothing, and others report why.
 func (n *Node) mend(ctx context.Context, starts bool) error {
-	if _, _, _, err := n.slots(); err != nil {
+	if n.crioErr != nil {
 		return nil
 	}
 	records := n.aside()
@@ -222,7 +163,7 @@ func (n *Node) mend(ctx context.Context, starts bool) error {
 
 // linkArtifacts makes the folder of the state an artifact store of CRI-O with the OCI artifacts of the mounted stores.
 func (n *Node) linkArtifacts() error {
-	slots, _, others, _ := n.slots() // a pass reports the error
+	slots, _, others := n.slots()
 	if err := stores.LinkArtifacts(n.stateDir(), append(slots, others...)); err != nil {
 		return fmt.Errorf("OCI artifacts: %w", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/volumes"
-	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -45,15 +44,9 @@ func (s ownStore) Copy(ctx context.Context, graphRoot string, images []pinset.Im
 	if !s.direct && systemd.Running() && volumesUnit.Loaded(ctx) {
 		return volumesUnit.Start(ctx)
 	}
-	slots, _, others, err := s.node.slots()
-	if err != nil {
-		return err
+	if s.node.crioErr != nil {
+		return s.node.crioErr
 	}
+	slots, _, others := s.node.slots()
 	return volumes.Copy(ctx, graphRoot, append(slots, others...), images)
-}
-
-// copies reports whether the node is configured to copy image volumes.
-func (s ownStore) copies() bool {
-	config, _ := s.node.config() // reconcileStores reports the error
-	return config.ImageVolumes == layout.ImageVolumesCopy
 }

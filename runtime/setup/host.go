@@ -53,50 +53,36 @@ var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/loca
 // crioUnit is the unit of CRI-O in its packages, of Debian, Fedora and upstream.
 const crioUnit = "crio.service"
 
-// foundCRIO is the CRI-O of a machine.
-type foundCRIO struct {
-	// Version is "" if nothing tells it.
-	Version string
-	Config  crio.Config
-	// Notes are for people.
-	Notes []string
-}
-
-// findCRIO finds CRI-O, its version unless it is given, and its configuration. The error says why pinbox cannot use it.
-func (h host) findCRIO(ctx context.Context, version string) (found foundCRIO, err error) {
+// findCRIO finds CRI-O, its version unless it is given, and what it runs with. The error says why pinbox cannot use it;
+// notes are for people. The version is "" if nothing tells it.
+func (h host) findCRIO(
+	ctx context.Context, version string,
+) (found crio.Effective, is string, notes []string, err error) {
 	service, err := h.service()
 	switch {
 	case err != nil:
-		return found, err
+		return found, "", nil, err
 	case service.Program == "":
-		return found, fmt.Errorf("%w: no %s with an ExecStart= in %s", ErrNoCRIO, crioUnit, strings.Join(unitDirs, ", "))
+		return found, "", nil, fmt.Errorf("%w: no %s with an ExecStart= in %s", ErrNoCRIO, crioUnit,
+			strings.Join(unitDirs, ", "))
 	case !h.exists(service.Program):
-		return found, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, service.Program)
+		return found, "", nil, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, service.Program)
 	}
 	etc, _ := fs.Sub(h, "etc/crio") // the name is valid
-	if found.Config, err = crio.ReadConfig(etc); err != nil {
-		return found, fmt.Errorf("%w: %w", ErrNoCRIO, err) // tests ask for both
+	if found, err = crio.ReadEffective(etc, h.read); err != nil {
+		return found, "", nil, fmt.Errorf("%w: %w", ErrNoCRIO, err) // tests ask for both
 	}
-	var storage []crio.Source
-	for _, name := range []string{crio.StorageConf, crio.VendorStorageConf} {
-		content, err := h.read(name)
-		if err != nil {
-			return found, err
-		}
-		storage = append(storage, crio.Source{Name: name, Content: content})
-	}
-	if problems := service.Unsuitable(found.Config, storage); len(problems) > 0 {
-		return found, fmt.Errorf("%w: %s", ErrNoCRIO, strings.Join(problems, "; "))
+	found.Service = service
+	if problems := found.Unsuitable(); len(problems) > 0 {
+		return found, "", nil, fmt.Errorf("%w: %s", ErrNoCRIO, strings.Join(problems, "; "))
 	}
 	if version == "" {
 		if version, err = h.versionOf(ctx, service.Program); err != nil {
-			found.Notes = append(found.Notes, fmt.Sprintf("the version of %s is unknown: %v; pinbox-node needs CRI-O 1.31 or "+
-				"newer: --crio-version says which it is", service.Program, err))
-			return found, nil
+			return found, "", []string{fmt.Sprintf("the version of %s is unknown: %v; pinbox-node needs CRI-O 1.31 or "+
+				"newer: --crio-version says which it is", service.Program, err)}, nil
 		}
 	}
-	found.Version = version
-	return found, runtime.Supported("cri-o", version)
+	return found, version, nil, runtime.Supported("cri-o", version)
 }
 
 // service finds out how systemd starts CRI-O.

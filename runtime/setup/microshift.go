@@ -21,7 +21,7 @@ const greenbootCheck = "/etc/greenboot/check/wanted.d/50_pinbox.sh"
 
 // microShift is the set of MicroShift on a machine, none if it has none: the images of its release lists, and the
 // pause image, which CRI-O pulls and no list has to name.
-func (h host) microShift(config crio.Config) (sets []pinset.Set, notes []string, err error) {
+func (h host) microShift(found crio.Effective) (sets []pinset.Set, notes []string, err error) {
 	folder, err := h.folder(releaseLists)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -41,10 +41,10 @@ func (h host) microShift(config crio.Config) (sets []pinset.Set, notes []string,
 	if len(set.Images) == 0 {
 		return nil, nil, nil
 	}
-	if pause, err := pinset.ParseImage(config.PauseImage); err == nil {
+	if pause, err := pinset.ParseImage(found.PauseImage); err == nil {
 		set.Images = append(set.Images, pause)
-	} else if config.PauseImage != "" {
-		notes = []string{fmt.Sprintf("the pause image %s of CRI-O has no digest, so it cannot be pinned", config.PauseImage)}
+	} else if found.PauseImage != "" {
+		notes = []string{fmt.Sprintf("the pause image %s of CRI-O has no digest, so it cannot be pinned", found.PauseImage)}
 	}
 	set.Images = pinset.Union(set)
 	return []pinset.Set{set}, notes, nil

@@ -134,7 +134,7 @@ func (s Setup) plan(ctx context.Context) (p plan, err error) {
 	if err := s.host.unmanaged(); err != nil {
 		return p, err
 	}
-	found, err := s.host.findCRIO(ctx, s.CRIOVersion)
+	found, version, unsure, err := s.host.findCRIO(ctx, s.CRIOVersion)
 	if err != nil {
 		return p, err
 	}
@@ -142,12 +142,12 @@ func (s Setup) plan(ctx context.Context) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	wanted, notes, err := s.wanted(found.Config, old)
+	wanted, notes, err := s.wanted(found, old)
 	if err != nil {
 		return p, err
 	}
-	p.result.CRIO = found.Version
-	p.result.Notes = append(found.Notes, notes...)
+	p.result.CRIO = version
+	p.result.Notes = append(unsure, notes...)
 	if err := p.compare(wanted, old); err != nil || !s.host.live {
 		return p, err
 	}
@@ -163,7 +163,7 @@ func (s Setup) plan(ctx context.Context) (p plan, err error) {
 }
 
 // wanted is what the machine must hold, in the order in which it is written.
-func (s Setup) wanted(config crio.Config, old Manifest) (p provision.Parts, notes []string, err error) {
+func (s Setup) wanted(found crio.Effective, old Manifest) (p provision.Parts, notes []string, err error) {
 	n := provision.Node{
 		Store: provision.Store{None: true}, Program: s.Program, AutoAttach: s.AutoAttach, ImageStore: s.ImageStore,
 		KeepPrevious: layout.DefaultKeepPrevious,
@@ -174,7 +174,7 @@ func (s Setup) wanted(config crio.Config, old Manifest) (p provision.Parts, note
 	if s.host.selinux() {
 		n.Store.SELinuxContext = provision.DefaultSELinuxContext
 	}
-	if n.Sets, notes, err = s.host.microShift(config); err != nil {
+	if n.Sets, notes, err = s.host.microShift(found); err != nil {
 		return p, nil, err
 	}
 	var files []provision.File
