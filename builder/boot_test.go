@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pinbox/pinbox/builder"
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
@@ -48,6 +50,8 @@ func firstBoot(t *testing.T, m machine) (console string, code int) {
 		butane(t, "/etc/crio/crio.conf.d/10-pause", "[crio.image]\npause_image = \""+pins.Pause+"\"\n"+m.padding),
 	}
 	o.Appliance.Spec.Node.AutoAttach, o.Appliance.Metadata.Release = m.later, 1
+	// A busy machine starts CRI-O late; the disk may be any.
+	o.Appliance.Spec.Node.Wait, o.Appliance.Spec.Node.Reserve = layout.Duration(3*time.Minute), &bytesize.Reserve{}
 	build(t, o)
 	binds := map[string]string{
 		"/usr/bin/crio":  crio.Program(t),
@@ -133,10 +137,8 @@ func distribution(t *testing.T, pins sample.Pins, arrive, then string) map[strin
 		"etc/crio/crio.conf":                               live("crio.conf"),
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		// a busy machine starts CRI-O late; the disk may be any
-		"etc/pinbox/node.env": "PINBOX_NODE_FLAGS=\"--wait 3m --reserve 0\"\n",
-		"etc/hosts":           "127.0.0.1 localhost\n",
-		"etc/resolv.conf":     "", // every pod gets a copy
+		"etc/hosts":                                        "127.0.0.1 localhost\n",
+		"etc/resolv.conf":                                  "", // every pod gets a copy
 		"etc/systemd/system/check.service": `[Unit]
 Requires=multi-user.target
 After=multi-user.target

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -189,7 +190,7 @@ func TestReason(t *testing.T) {
 
 // A file may use the free space without the reserve.
 func TestCheckFile(t *testing.T) {
-	l, s := Limits{Reserve: Reserve{Bytes: 10}}, disk.Space{Path: "/x", Total: 1000, Free: 30}
+	l, s := Limits{Reserve: bytesize.Reserve{Bytes: 10}}, disk.Space{Path: "/x", Total: 1000, Free: 30}
 	for bytes, fits := range map[int64]bool{0: true, 20: true, 21: false} {
 		if err := l.CheckFile(s, bytes); (err == nil) != fits || err != nil && !errors.Is(err, ErrSpace) {
 			t.Errorf("%d bytes: got %v, want that it fits: %v", bytes, err, fits)

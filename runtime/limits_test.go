@@ -5,31 +5,8 @@ import (
 	"testing"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
-
-// The text of a reserve is parsed to the same reserve.
-func TestReserveText(t *testing.T) {
-	for text, want := range map[string]Reserve{
-		"0": {}, "0,1%": {Percent: 1}, "1": {Bytes: 1}, "1Gi": {Bytes: 1 << 30}, "1073741825": {Bytes: 1<<30 + 1},
-		"16Gi,99%": {Bytes: 16 << 30, Percent: 99},
-	} {
-		t.Run(text, func(t *testing.T) {
-			got, err := want.MarshalText()
-			if err != nil || string(got) != text {
-				t.Errorf("got %q, %v, want %q", got, err, text)
-			}
-			var parsed Reserve
-			if err := parsed.UnmarshalText(got); err != nil || parsed != want {
-				t.Errorf("got %+v, %v, want %+v", parsed, err, want)
-			}
-		})
-	}
-	for text, ok := range map[string]bool{"0%": true, "99%": true, "-1%": false, "100%": false, "1.5%": false} {
-		if _, err := ParseReserve(text); (err == nil) != ok {
-			t.Errorf("share %s: got %v, want it accepted: %v", text, err, ok)
-		}
-	}
-}
 
 // Pulls that need exactly the available space fit; a byte or an inode more does not.
 func TestSpaceAtTheLimits(t *testing.T) {
@@ -39,10 +16,10 @@ func TestSpaceAtTheLimits(t *testing.T) {
 		ok     bool
 	}{
 		"all but the reserve": {
-			Limits{Reserve: Reserve{Bytes: 10}}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 20}, true,
+			Limits{Reserve: bytesize.Reserve{Bytes: 10}}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 20}, true,
 		},
 		"a byte of the reserve": {
-			Limits{Reserve: Reserve{Bytes: 10}}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 21}, false,
+			Limits{Reserve: bytesize.Reserve{Bytes: 10}}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 21}, false,
 		},
 		"all, and collection at 100 %": {
 			Limits{GCPercent: 100}, Claim{Space: disk.Space{Total: 100, Free: 30}, Bytes: 30, Store: true}, true,
@@ -52,11 +29,11 @@ func TestSpaceAtTheLimits(t *testing.T) {
 		},
 		"file system of unknown size": {Limits{GCPercent: 85}, Claim{Store: true}, true},
 		"all inodes but the reserve": {
-			Limits{Reserve: Reserve{Percent: 10}},
+			Limits{Reserve: bytesize.Reserve{Percent: 10}},
 			Claim{Space: disk.Space{Total: 100, Free: 100, Inodes: 100, FreeInodes: 30}, Inodes: 20}, true,
 		},
 		"an inode of the reserve": {
-			Limits{Reserve: Reserve{Percent: 10}},
+			Limits{Reserve: bytesize.Reserve{Percent: 10}},
 			Claim{Space: disk.Space{Total: 100, Free: 100, Inodes: 100, FreeInodes: 30}, Inodes: 21}, false,
 		},
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/fakecri"
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/bytesize"
 )
 
 // CRI-O may reach an image whose manifest pinbox-node cannot look up: by a proxy, or with credentials of its own.
@@ -32,7 +33,7 @@ func TestImageWhoseLookupFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			node := &fakeNode{server: &fakecri.Server{Pull: test.pull}, resolveErr: errors.New(lookup)}
 			r := newReconciler(t, node, 1)
-			node.space.Free, options(r).Limits.Reserve = test.free, runtime.Reserve{Bytes: 16 << 30}
+			node.space.Free, options(r).Limits.Reserve = test.free, bytesize.Reserve{Bytes: 16 << 30}
 			s := runPass(t, r)
 			if pulls, _ := node.server.Counts(); pulls != test.pulls || s.Degraded() != (test.class != "") ||
 				s.Images[0].ErrorClass != test.class || !strings.Contains(s.Images[0].Error, test.text) {
@@ -63,7 +64,7 @@ func TestPullOfUnknownSizeLeavesTheReserve(t *testing.T) {
 			}
 		}}
 		r := newReconciler(t, node, 1)
-		options(r).Limits.Reserve, options(r).Retry.Tries = runtime.Reserve{Bytes: 16 << 30}, 1
+		options(r).Limits.Reserve, options(r).Retry.Tries = bytesize.Reserve{Bytes: 16 << 30}, 1
 		s := runPass(t, r)
 		if s.Images[0].ErrorClass != runtime.Space || s.Images[0].State == runtime.Pinned {
 			t.Errorf("got %+v, want the pull ended for lack of space", s.Images[0])

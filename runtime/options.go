@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
@@ -19,9 +20,7 @@ type Options struct {
 	// Parallel pulls; 0 means 4, or 1 with a rate.
 	Parallel int
 	// Rate that the pulls of a pass have at most, on average.
-	Rate Rate
-	// LeastRate is what a server must give of a store, else it counts as one that stalls; 0 means that any byte will do.
-	LeastRate Rate
+	Rate bytesize.Rate
 	// Prune removes images that no set asks for any more and no container uses.
 	Prune bool
 	// Retry of pulls.
@@ -58,7 +57,7 @@ func (o Options) validate() error {
 
 // ErrOptions is an invalid option.
 var ErrOptions = fault.New(fault.Usage, "wrong options",
-	"`pinbox-node COMMAND --help` shows the flags")
+	"docs/format.md lists the settings, `pinbox-node COMMAND --help` the flags")
 
 // defaults returns the options with their defaults.
 func (o Options) defaults() Options {

@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/disk"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -110,7 +111,7 @@ const gib = 1 << 30
 func TestCheckSpace(t *testing.T) {
 	big := disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 25 * gib}
 	disk20, disk100 := disk.Space{Total: 20 * gib, Free: 10 * gib}, disk.Space{Total: 100 * gib, Free: 20 * gib}
-	reserve10 := Limits{Node: "node12", Reserve: Reserve{Bytes: 10 * gib}}
+	reserve10 := Limits{Node: "node12", Reserve: bytesize.Reserve{Bytes: 10 * gib}}
 	for name, test := range map[string]struct {
 		limits Limits
 		claim  Claim
@@ -124,7 +125,7 @@ func TestCheckSpace(t *testing.T) {
 		},
 		"exactly":     {reserve10, Claim{Space: big, Bytes: 15 * gib, Store: true}, ""},
 		"a byte more": {reserve10, Claim{Space: big, Bytes: 15*gib + 1, Store: true}, "needs 15 GiB"},
-		"fractions of GiB": {Limits{Node: "node12", Reserve: Reserve{Bytes: 16 * gib}}, Claim{
+		"fractions of GiB": {Limits{Node: "node12", Reserve: bytesize.Reserve{Bytes: 16 * gib}}, Claim{
 			Space: disk.Space{Path: "/var/lib/containers/storage", Total: 1000 * gib, Free: 101 * gib / 10},
 			Bytes: 162 * gib / 10, Store: true,
 		},
@@ -140,7 +141,7 @@ func TestCheckSpace(t *testing.T) {
 		},
 		"inodes without limit": {Limits{}, Claim{Space: disk.Space{Total: gib, Free: gib}, Inodes: 11}, ""},
 		"the same share of inodes": {
-			Limits{Reserve: Reserve{Percent: 50}}, Claim{Space: disk.Space{Total: gib, Free: gib, Inodes: 100, FreeInodes: 60},
+			Limits{Reserve: bytesize.Reserve{Percent: 50}}, Claim{Space: disk.Space{Total: gib, Free: gib, Inodes: 100, FreeInodes: 60},
 				Inodes: 11}, "50 are kept",
 		},
 		"the kubelet would remove images": {
@@ -181,28 +182,6 @@ func TestClaims(t *testing.T) {
 	}
 	if len(one) != 1 || one[0].Bytes != 193 || len(two) != 2 || two[0].Bytes != 180 || two[1].Bytes != 13 || two[1].Store {
 		t.Errorf("got %+v on one disk, want 193 bytes; got %+v on two, want 180 bytes of the store, and 13", one, two)
-	}
-}
-
-func TestParseReserve(t *testing.T) {
-	for text, want := range map[string]Reserve{
-		"16Gi": {Bytes: 16 * gib}, "10%": {Percent: 10}, "16Gi,10%": DefaultReserve, "0": {}, "1048576": {Bytes: 1 << 20},
-		"512Mi": {Bytes: 512 << 20},
-	} {
-		t.Run(text, func(t *testing.T) {
-			got, err := ParseReserve(text)
-			if err != nil || got != want {
-				t.Errorf("got %+v, %v, want %+v", got, err, want)
-			}
-			if again, err := ParseReserve(got.String()); err != nil || again != want {
-				t.Errorf("from %s: got %+v, %v, want %+v", got, again, err, want)
-			}
-		})
-	}
-	for _, text := range []string{"", "ten", "-1", "100%", "-1%", "16GB", "99999999999999Ti", "%"} {
-		if r, err := ParseReserve(text); err == nil {
-			t.Errorf("%q: got %+v, want an error", text, r)
-		}
 	}
 }
 

@@ -33,6 +33,8 @@ type Configuration struct {
 	Cluster *ClusterStatus
 	// Wanted are images that pods wanted, and that the node did not have then.
 	Wanted []wanted.Image
+	// Warnings are what the status warns of, too.
+	Warnings []string
 }
 
 // Stores are the read-only stores of a node.

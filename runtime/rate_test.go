@@ -8,26 +8,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/fixtures/fakecri"
-	"github.com/pinbox/pinbox/runtime"
 )
-
-func TestRates(t *testing.T) {
-	for text, want := range map[string]runtime.Rate{
-		"0": 0, "1000": 1000, "20MB/s": 20_000_000, "512kB/s": 512_000, "1GB": 1_000_000_000, "20Mi": 20 << 20,
-		"20MiB/s": 20 << 20, "1KiB/s": 1024,
-	} {
-		var got runtime.Rate
-		if err := got.UnmarshalText([]byte(text)); err != nil || got != want {
-			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "fast", "-1", "-1MB/s", "1.5MB/s", "20Mbit/s", "MB/s", "/s", "99999999999999GB/s"} {
-		var got runtime.Rate
-		if err := got.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q: got %d, want an error", text, got)
-		}
-	}
-}
 
 // With a rate, one image is pulled at a time, and the next one begins when the bytes so far have taken their time.
 func TestPullsKeepTheRate(t *testing.T) {

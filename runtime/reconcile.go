@@ -51,7 +51,7 @@ func (r *Reconciler) begin(ctx context.Context) (*pass, error) {
 	conf, configErr := r.Node.Configure(ctx)
 	conf.Options = conf.Options.defaults()
 	p := &pass{r: r, conf: conf, log: r.Log, rep: newReport(conf.Options, configErr)}
-	p.rep.wanted = conf.Wanted
+	p.rep.wanted, p.rep.configured = conf.Wanted, conf.Warnings
 	if p.log == nil {
 		p.log = slog.New(slog.DiscardHandler)
 	}

@@ -48,6 +48,8 @@ type report struct {
 	done int
 	// wanted are images that pods wanted, and that the node did not have then.
 	wanted []wanted.Image
+	// configured are warnings of the configuration.
+	configured []string
 	// totals of this pass and the earlier ones.
 	totals Totals
 }
@@ -91,7 +93,7 @@ func (r report) status(previous Status, now time.Time) Status {
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, LatePulls: r.latePulls,
 		ReloadDue: r.reloadDue, Releases: r.releases, Stores: r.stores, OwnStore: r.own, Program: r.program,
 		Cluster:     r.cluster,
-		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: r.warnings(),
+		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: append(r.warnings(), r.configured...),
 		SetAside: r.asideImages(), Wanted: r.missed(now),
 	}
 	if r.present == nil { // the images could not be listed

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/pinbox/pinbox/runtime/disk"
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -16,75 +14,11 @@ import (
 
 // ErrSpace is too little space for the images.
 var ErrSpace = fault.New(fault.Space, "too little space",
-	"free space, or remove images from the sets; `pinbox-node detach` removes stores that are not used; --reserve "+
-		"sets how much stays free")
-
-// Reserve is the space that pulls leave free: the lesser of a number of bytes and a share of the
-// file system in percent. A value of 0 does not count; if both are 0, there is no reserve.
-type Reserve struct {
-	Bytes   int64
-	Percent int
-}
+	"free space, or remove images from the sets; `pinbox-node detach` removes stores that are not used; "+
+		"the setting reserve says how much stays free")
 
 // DefaultReserve is the 16 GiB of the Machine Config Operator, but at most a tenth of the disk.
-var DefaultReserve = Reserve{16 << 30, 10}
-
-// ParseReserve reads "16Gi", "10%", or both with a comma; "0" is no reserve.
-func ParseReserve(s string) (Reserve, error) {
-	var r Reserve
-	parts := strings.Split(s, ",")
-	if len(parts) > 2 || len(parts) == 2 && strings.HasSuffix(parts[0], "%") == strings.HasSuffix(parts[1], "%") {
-		return Reserve{}, fmt.Errorf("reserve %q: it is a number of bytes, a share, or one of each", s)
-	}
-	for _, part := range parts {
-		part = strings.TrimSpace(part)
-		if percent, ok := strings.CutSuffix(part, "%"); ok {
-			n, err := strconv.Atoi(percent)
-			if err != nil || n < 0 || n > 99 {
-				return Reserve{}, fmt.Errorf("reserve %q: %s is not a share of a disk, 0%% to 99%%", s, part)
-			}
-			r.Percent = n
-			continue
-		}
-		n, err := bytesize.Parse(part)
-		if err != nil {
-			const form = "16Gi, 10% or 16Gi,10%, with the units Ki, Mi, Gi and Ti"
-			return Reserve{}, fmt.Errorf("reserve %q: it has the form %s", s, form)
-		}
-		r.Bytes = n
-	}
-	return r, nil
-}
-
-// MarshalText returns what UnmarshalText reads.
-func (r Reserve) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
-
-// UnmarshalText reads what ParseReserve reads.
-func (r *Reserve) UnmarshalText(text []byte) (err error) {
-	*r, err = ParseReserve(string(text))
-	return err
-}
-
-// String returns what ParseReserve reads.
-func (r Reserve) String() string {
-	parts := []string{strconv.FormatInt(r.Bytes, 10)}
-	if r.Bytes > 0 && r.Bytes%(1<<30) == 0 {
-		parts[0] = strconv.FormatInt(r.Bytes>>30, 10) + "Gi"
-	}
-	if r.Percent > 0 {
-		parts = append(parts, strconv.Itoa(r.Percent)+"%")
-	}
-	return strings.Join(parts, ",")
-}
-
-// of returns the reserve of a file system, in bytes.
-func (r Reserve) of(s disk.Space) int64 {
-	share := s.Total * int64(r.Percent) / 100
-	if r.Bytes == 0 || r.Percent > 0 && share < r.Bytes {
-		return share
-	}
-	return r.Bytes
-}
+var DefaultReserve = bytesize.Reserve{Bytes: 16 << 30, Percent: 10}
 
 // Limits of the space that pulls may take.
 type Limits struct {
@@ -92,7 +26,7 @@ type Limits struct {
 	Node string
 	// Task is what takes the space, in messages; "" means pulls.
 	Task    string
-	Reserve Reserve
+	Reserve bytesize.Reserve
 	// GCPercent is the used share of the file system at which the kubelet starts to remove
 	// images, 0 for never, and GCFile the file that sets it.
 	GCPercent int
@@ -207,7 +141,7 @@ func claims(n Need, staged int64, store, staging disk.Space) []Claim {
 // CheckFile returns an ErrSpace, with numbers, if a file of so many bytes would leave less than the
 // reserve.
 func (l Limits) CheckFile(s disk.Space, bytes int64) error {
-	if reserve := l.Reserve.of(s); s.Free-bytes < reserve {
+	if reserve := l.Reserve.Of(s.Total); s.Free-bytes < reserve {
 		return spaceError("The store needs %s in %s; %s are free, %s are kept in reserve.",
 			bytesize.Format(bytes), s.Path, bytesize.Format(s.Free), bytesize.Format(reserve))
 	}
@@ -216,7 +150,7 @@ func (l Limits) CheckFile(s disk.Space, bytes int64) error {
 
 // check returns an ErrSpace, with numbers, if a claim does not fit.
 func (l Limits) check(c Claim) error {
-	s, reserve := c.Space, l.Reserve.of(c.Space)
+	s, reserve := c.Space, l.Reserve.Of(c.Space.Total)
 	about := ""
 	if c.Estimated {
 		about = "about "

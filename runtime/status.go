@@ -75,7 +75,7 @@ type Status struct {
 	// Errors that do not belong to a single image: a set that cannot be read, too little
 	// space, a configuration that conflicts with the pins.
 	Errors []string `json:"errors,omitempty"`
-	// Warnings are what may keep pods from starting although every image is pinned.
+	// Warnings are what may keep pods from starting although every image is pinned, and settings without effect.
 	Warnings []string `json:"warnings,omitempty"`
 }
 

@@ -183,6 +183,8 @@ type Node struct {
 	// which CRI-O cannot mount from a read-only store. report, if left out, warns of them; copy writes them into
 	// CRI-O's own store, out of the mounted one.
 	ImageVolumes layout.ImageVolumes `yaml:"imageVolumes,omitempty" jsonschema:"enum=report,enum=copy"`
+	// Service are the settings of pinbox-node.
+	layout.Service `yaml:",inline"`
 	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and
 	// the ISO contain it: everyone who can read them can read it.
 	PullSecret string `yaml:"pullSecret,omitempty" jsonschema:"example=pull-secret.json"`

@@ -164,8 +164,7 @@ func fieldsOf(t reflect.Type) (fields map[string]keyOf, names []string) {
 		add("pools", keyOf{t: reflect.TypeFor[[]string]()})
 		return fields, names
 	}
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for _, f := range reflect.VisibleFields(t) { // also those of what is embedded
 		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if name == "" || name == "-" {
 			continue

@@ -19,6 +19,8 @@ import (
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 const schemaFile = "../../docs/appliance.schema.json"
@@ -67,7 +69,7 @@ func TestSchemaGolden(t *testing.T) { fixtures.Golden(t, schemaFile, generated(t
 func generated(t *testing.T) []byte {
 	t.Helper()
 	r := jsonschema.Reflector{FieldNameTag: "yaml", ExpandedStruct: true}
-	for _, dir := range []string{".", "../source"} {
+	for _, dir := range []string{".", "../source", "../../storage/layout"} {
 		if err := r.AddGoComments("github.com/pinbox/pinbox/builder/spec", dir); err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +109,11 @@ func generated(t *testing.T) []byte {
 
 // formats returns the schema of a format's name: the names in the table of formats.
 func formats(t reflect.Type) *jsonschema.Schema {
-	if t != reflect.TypeFor[format.Name]() {
+	switch t {
+	case reflect.TypeFor[bytesize.Reserve](), reflect.TypeFor[bytesize.Rate](), reflect.TypeFor[layout.Duration]():
+		return &jsonschema.Schema{Type: "string"}
+	case reflect.TypeFor[format.Name]():
+	default:
 		return nil
 	}
 	var names []any

@@ -68,7 +68,7 @@ func (s Spec) Config(sets []pinset.Set, registries []byte) ignition.Config {
 	c := ignition.Config{SSHKeys: s.Ignition.SSHAuthorizedKeys, Node: provision.Node{
 		Sets: sets, Registries: registries, InternalRepair: s.Node.InternalRepair,
 		KeepPrevious: layout.DefaultKeepPrevious, AutoAttach: s.Node.AutoAttach,
-		ImageVolumes: s.Node.ImageVolumes,
+		ImageVolumes: s.Node.ImageVolumes, Service: s.Node.Service,
 		Store: provision.Store{
 			Path: s.Node.Store.Path, PartitionLabel: s.Node.Store.PartitionLabel, VolumeLabel: s.Node.Store.VolumeLabel,
 			URL:            s.Node.Store.URL,

@@ -18,10 +18,11 @@ type Output string
 
 var outputs = []string{"text", "json", "yaml"}
 
-// Add adds the flag --output.
+// Add adds the flag --output, and has the help show it under Output with what has no other heading yet.
 func (o *Output) Add(flags *pflag.FlagSet) {
 	flags.Var(o, "output", "`FORM` of the result: text, or for programs json or yaml")
 	Words(flags, "output", outputs...)
+	Under("Output", flags)
 }
 
 // Text reports whether the result is for people.

@@ -57,7 +57,7 @@ func TestRunFollowsTheSetsAndRepairsDrift(t *testing.T) {
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	socket, messages := listenNotify(t)
-	agent := n.Pinbox("run", "--interval", "500ms")
+	agent := n.Pinbox("run", "--set=interval=500ms")
 	agent.Env = append(os.Environ(), "NOTIFY_SOCKET="+socket, "WATCHDOG_USEC=200000")
 	stop := launch(t, agent, true)
 	pins := func(want ...string) func() bool {
@@ -175,7 +175,7 @@ func Test500ImagesIn5Sets(t *testing.T) {
 	if len(s.Images) != 500 || len(s.Sets) != 5 || s.Sets[1].Images != 200 {
 		t.Errorf("got %q and %d sets, want 500 images in 5 sets, 200 in the second", s.Summary(), len(s.Sets))
 	}
-	cmd, stop := start(t, n, "run", "--interval", "300ms")
+	cmd, stop := start(t, n, "run", "--set=interval=300ms")
 	awaitPasses(t, n, 4)
 	if rss := memory(t, cmd.Process.Pid); rss > 50<<20 {
 		t.Errorf("got %d MB of memory for 500 images, want at most 50", rss>>20)
@@ -222,7 +222,7 @@ func TestPruneRemovesUnusedImages(t *testing.T) {
 	if _, all := pinnedByCRIO(t, n); len(all) != 4 {
 		t.Errorf("without --prune: got %v, want 4 images", all)
 	}
-	if s := healthy(t, n, "--prune"); !slices.Equal(s.Unpinned, []string{used, pins.Pause}) {
+	if s := healthy(t, n, "--set=prune=true"); !slices.Equal(s.Unpinned, []string{used, pins.Pause}) {
 		t.Errorf("got %v unpinned, want %s and %s", s.Unpinned, used, pins.Pause)
 	}
 	if _, all := pinnedByCRIO(t, n); len(all) != 3 || slices.Contains(all, dropped) {
@@ -234,7 +234,7 @@ func TestPruneRemovesUnusedImages(t *testing.T) {
 	if _, err := n.Runtime().RemoveContainer(t.Context(), &criapi.RemoveContainerRequest{ContainerId: id}); err != nil {
 		t.Fatal(err)
 	}
-	healthy(t, n, "--prune")
+	healthy(t, n, "--set=prune=true")
 	if _, all := pinnedByCRIO(t, n); slices.Contains(all, used) || !slices.Contains(all, pins.Pause) {
 		t.Errorf("after its container was removed: got %v, want %s and not %s", all, pins.Pause, used)
 	}

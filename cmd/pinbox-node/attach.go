@@ -22,10 +22,9 @@ func (p attachProgress) Done(step stores.Step, _ stores.Store, done, all int64) 
 func (p attachProgress) Note(line string) { p.shown.Note(line) }
 
 func attachCommand() *cobra.Command {
-	var f passFlags
+	var f nodeFlags
 	var o stores.AttachOptions
 	var sum string
-	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE | URL | RELEASE}",
 		Short: "Attach a store to the node, and pin the images of its sets",
@@ -46,7 +45,7 @@ func attachCommand() *cobra.Command {
 				return cli.Usagef("--auto does not go with --dry-run")
 			}
 			o.Source = args[0]
-			progress := cli.NewProgress(cmd, output)
+			progress := cli.NewProgress(cmd, f.output)
 			if o.Force {
 				progress.Note("--force: neither the appliance nor the order of the releases is checked")
 			}
@@ -58,11 +57,11 @@ func attachCommand() *cobra.Command {
 				return err
 			}
 			if f.settings.DryRun {
-				return showPlannedAttach(cmd.OutOrStdout(), output, f.open(), attached)
+				return showPlannedAttach(cmd.OutOrStdout(), f.output, f.open(), attached)
 			}
 			f.settings.Waiting = func(why error) { fmt.Fprintf(cmd.ErrOrStderr(), "%v; waiting\n", why) }
 			status, err := f.open().ApplySets(cmd.Context())
-			return showWithStatus(cmd, output, describeAttached(attached, status), err)
+			return showWithStatus(cmd, f.output, describeAttached(attached, status), err)
 		},
 	}
 	cmd.Flags().StringVar(&sum, "digest", "",
@@ -77,8 +76,6 @@ func attachCommand() *cobra.Command {
 		"read and verify the store, show what would be attached, pinned and unpinned, and change nothing")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cli.Common(cmd, "digest", "in-place", "keep-sets", "force", "auto", "dry-run", "reserve", "output", "progress")
+	return cmd
 }

@@ -20,7 +20,7 @@ func BenchmarkPassOver500Images(b *testing.B) {
 		cpu += time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 	}
 	b.ReportMetric(float64(cpu.Milliseconds())/float64(b.N), "cpu-ms/op")
-	cmd := n.Pinbox("run", "--interval", "100ms")
+	cmd := n.Pinbox("run", "--set=interval=100ms")
 	if err := cmd.Start(); err != nil {
 		b.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 func compactCommand() *cobra.Command {
 	var f nodeFlags
-	var output cli.Output
 	var all bool
 	cmd := &cobra.Command{
 		Use:     "compact",
@@ -21,13 +20,13 @@ of deltas does not use all slots. The new store replaces the others when CRI-O s
 next; until then they stay. The command runs at low priority.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			progress := cli.NewProgress(cmd, output)
+			progress := cli.NewProgress(cmd, f.output)
 			c, err := f.open().Compact(cmd.Context(), all, progress.Track("write the store"))
 			progress.Close()
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, compacted{
+			return show(cmd.OutOrStdout(), f.output, compacted{
 				DryRun: f.settings.DryRun && c.Store.ID == "", Digest: c.Store.ID, Bytes: c.Store.Size, Replaces: c.Replaces,
 			}, nil)
 		},
@@ -37,9 +36,6 @@ next; until then they stay. The command runs at low priority.`,
 	cmd.Flags().BoolVar(&f.settings.DryRun, "dry-run", false, "show what would be replaced, and change nothing")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
-	f.addReserve(cmd.Flags())
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cli.Common(cmd, "all", "dry-run", "reserve", "output", "progress")
+	return cmd
 }

@@ -6,13 +6,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func copyVolumesCommand() *cobra.Command {
-	var f passFlags
-	var output cli.Output
+	var f nodeFlags
 	cmd := &cobra.Command{
 		Use:     "copy-volumes",
 		Short:   "Copy the images of image volumes into CRI-O's own store",
@@ -22,19 +19,17 @@ own store, where pods can mount them. The command changes nothing unless "imageV
 /etc/pinbox/node.json. Passes run it, so there is no need to.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.logTo(output.Log(cmd.ErrOrStderr()))
+			f.logTo(f.output.Log(cmd.ErrOrStderr()))
 			images, err := f.open().CopyVolumes(cmd.Context())
 			copied := copiedVolumes{Images: []string{}}
 			for _, img := range images {
 				copied.Images = append(copied.Images, img.String())
 			}
-			return show(cmd.OutOrStdout(), output, copied, err)
+			return show(cmd.OutOrStdout(), f.output, copied, err)
 		},
 	}
 	f.add(cmd.Flags(), time.Minute)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
-	return cli.Common(cmd, "sets", "config", "wait", "output")
+	return cmd
 }
 
 // copiedVolumes is the result of `copy-volumes --output json`.

@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 // passKilledAt makes the pass of `firstboot`, and kills the process before the step of this number.
 // Each call to CRI-O, a registry or the file system has a step before and after it.
 func passKilledAt(number int) int {
-	var f passFlags
+	var f nodeFlags
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	f.add(flags, time.Minute)
 	if err := flags.Parse(os.Args[2:]); err != nil {
@@ -176,7 +176,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 		args          []string
 	}{
 		"one for another":        {[]int{0}, []int{1}, 15, nil},
-		"one for two with prune": {[]int{0}, []int{1, 2}, 20, []string{"--prune"}},
+		"one for two with prune": {[]int{0}, []int{1, 2}, 20, []string{"--set=prune=true"}},
 		"one less":               {[]int{0, 1}, []int{1}, 8, nil}, // nothing but the reload
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -312,10 +312,10 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	for i := 1; k.Kills() < kills; i++ {
 		now = sets[i%2]
 		n.WriteSet("s.yaml", sample.SetNamed("s", now...))
-		k.Kill("pass", n.Pinbox("firstboot", "--prune"))
+		k.Kill("pass", n.Pinbox("firstboot", "--set=prune=true"))
 		checkDropin(t, n, fmt.Sprintf("kill %d", k.Kills()), sets[0], sets[1])
 		if i%5 == 0 {
-			healthy(t, n, "--prune")
+			healthy(t, n, "--set=prune=true")
 			wantPinned(t, n, now...)
 		}
 		if t.Failed() {
@@ -324,7 +324,7 @@ func TestKilledAtRandomMoments(t *testing.T) {
 	}
 	t.Logf("killed: %v, ended: %d", k.Killed, k.Ended)
 	fixtures.Until(t, func() error { // CRI-O may still pull what a killed process has asked for
-		healthy(t, n, "--prune")
+		healthy(t, n, "--set=prune=true")
 		if _, all := pinnedByCRIO(t, n); len(all) != len(now) {
 			return fmt.Errorf("after --prune: got the images %v, want %v", all, now)
 		}

@@ -15,7 +15,6 @@ import (
 
 func detachCommand() *cobra.Command {
 	var f nodeFlags
-	var output cli.Output
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "detach [SLOT | NAME | DIGEST]",
@@ -41,15 +40,13 @@ Without a name, remove all stores that are not used, except the stores that roll
 				}
 			}
 			removed, inUse, err := f.detach(cmd.Context(), args)
-			return showDetached(cmd, output, f.settings.DryRun, removed, inUse, err)
+			return showDetached(cmd, f.output, f.settings.DryRun, removed, inUse, err)
 		},
 	}
 	cmd.Flags().BoolVar(&f.settings.DryRun, "dry-run", false, "show what would be removed, and change nothing")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask on a terminal")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	return cmd
 }
 

@@ -36,7 +36,7 @@ func TestRunEndsAtEachWait(t *testing.T) {
 		return l
 	}
 	listen("unix", n.Path("run/deaf.sock"), "CRI-O")
-	_, stop := start(t, n, "run", "--socket", n.Path("run/deaf.sock"), "--wait", "1h")
+	_, stop := start(t, n, "run", "--set=socket="+n.Path("run/deaf.sock"), "--wait", "1h")
 	<-reached
 	stop()
 
@@ -55,7 +55,7 @@ func TestRunEndsAtEachWait(t *testing.T) {
 		return true
 	})
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
-	_, stop = start(t, n, "run", "--stall", "1h")
+	_, stop = start(t, n, "run", "--set=stall=1h")
 	for <-reached != "registry" {
 	}
 	stop()

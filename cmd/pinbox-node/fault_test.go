@@ -210,7 +210,7 @@ func TestRegistryThatStalls(t *testing.T) {
 		cancelled.Add(1)
 		return true
 	}))
-	result := n.Do("firstboot", "--stall", "1s")
+	result := n.Do("firstboot", "--set=stall=1s")
 	if result.Code != 0 || !strings.Contains(result.Err, "the registry stalls") ||
 		!strings.Contains(result.Err, "class=network") {
 		t.Errorf("got exit code %d and\n%s\nwant 0 and a registry that stalls", result.Code, result.Err)

@@ -45,7 +45,6 @@ func fetchStoreCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&o.Stall, "stall", 0, "`TIME` to go on while nothing of the store arrives (default 5m)")
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
 	cli.Interrupted(cmd, "the file keeps what has come; run the command again to fetch the rest")
 	return cmd

@@ -4,29 +4,24 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func firstbootCommand() *cobra.Command {
-	var f passFlags
-	var output cli.Output
+	var f nodeFlags
 	cmd := &cobra.Command{
 		Use:     "firstboot",
 		Short:   "Make one pass: pin every image of the sets, pull what is missing, write the status",
 		Example: "  pinbox-node firstboot",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.logTo(output.Log(cmd.ErrOrStderr()))
+			f.logTo(f.output.Log(cmd.ErrOrStderr()))
 			status, err := f.open().Pass(cmd.Context())
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, shownStatus(status), problem(status))
+			return show(cmd.OutOrStdout(), f.output, shownStatus(status), problem(status))
 		},
 	}
 	f.add(cmd.Flags(), 2*time.Minute)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
-	return cli.Common(cmd, "sets", "config", "wait", "output")
+	return cmd
 }

@@ -10,23 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// service matches the command of a unit with the flags of node.env.
-var service = regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/pinbox-node (.*\$PINBOX_NODE_FLAGS.*)$`)
+// service matches the command of a unit.
+var service = regexp.MustCompile(`(?m)^ExecStart=/usr/local/bin/pinbox-node (.*)$`)
 
-// All units read one file. With --interval in it, only the service started: the first boot and the
-// attachment of media failed.
-func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
-	var flags []string
-	runCommand().Flags().VisitAll(func(f *pflag.Flag) {
-		value := strings.Trim(f.DefValue, "[]") // of an empty list
-		flags = append(flags, "--"+f.Name+"="+value)
-	})
+// The command of each unit is one that the program takes, and has no flags from elsewhere.
+func TestCommandsOfUnits(t *testing.T) {
 	units, err := filepath.Glob(filepath.Join(fixtures.Root(t), "fixtures/golden/installed-pinbox-*.service"))
 	if err != nil {
 		t.Fatal(err)
@@ -41,11 +33,11 @@ func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 		if found == nil {
 			continue
 		}
-		args := strings.Fields(strings.Replace(found[1], "$PINBOX_NODE_FLAGS", strings.Join(flags, " ")+" --help", 1))
+		args := append(strings.Fields(found[1]), "--help")
 		commands = append(commands, args[0])
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), args, &out, &errOut); code != 0 {
-			t.Errorf("%s: got exit code %d and %s, want 0", filepath.Base(unit), code, errOut.String())
+		if code := run(t.Context(), args, &out, &errOut); code != 0 || strings.Contains(found[1], "$") {
+			t.Errorf("%s: got %s, exit code %d and %s, want 0 and no variable", filepath.Base(unit), found[1], code, errOut.String())
 		}
 	}
 	if got := strings.Join(commands, " "); got != "attach firstboot mount run copy-volumes" {
@@ -53,41 +45,52 @@ func TestEveryUnitTakesTheFlagsOfTheService(t *testing.T) {
 	}
 }
 
-// The help of attach listed flags that do nothing for it, among them those of the metrics and of the cluster.
-func TestHelpListsTheFlagsOfTheService(t *testing.T) {
-	for command, want := range map[string]bool{"run": true, "attach": false, "rollback": false, "firstboot": false} {
+// What a node is stands in its file: a command has the flags of its call.
+func TestCommandsHaveTheFlagsOfTheirCall(t *testing.T) {
+	for name, most := range map[string]int{"rollback": 6, "run": 3, "firstboot": 4, "mount": 4, "status": 4, "plan": 4} {
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), []string{command, "--help", "--all"}, &out, &errOut); code != 0 {
-			t.Fatalf("%s: got exit code %d and %s, want 0", command, code, errOut.String())
+		if code := run(t.Context(), []string{name, "--help"}, &out, &errOut); code != 0 {
+			t.Fatalf("%s: got exit code %d and %s, want 0", name, code, errOut.String())
 		}
-		for _, flag := range []string{"--interval", "--metrics ", "--kubeconfig", "--jitter", "--node-condition", "Cluster:"} {
-			if got := strings.Contains(out.String(), flag); got != want {
-				t.Errorf("%s --help: got %s in it %v, want %v", command, flag, got, want)
-			}
-		}
-		if !strings.Contains(out.String(), "--metrics-file") { // each pass writes it
-			t.Errorf("%s --help: got no --metrics-file, want it", command)
+		if got := strings.Count(out.String(), "\n      --"); got == 0 || got > most {
+			t.Errorf("%s: got %d flags, want at most %d\n%s", name, got, most, &out)
 		}
 	}
 }
 
-// mount uses the flags of node.env that it knows, such as --state, and ignores others, also misspelt
-// ones.
-func TestMountIgnoresUnknownFlags(t *testing.T) {
+// A misspelt flag or setting fails, also before CRI-O starts.
+func TestMisspeltFlags(t *testing.T) {
+	for line, want := range map[string]string{
+		"mount --wiat 5s":                                       "unknown flag: --wiat",
+		"mount --pool worker":                                   "unknown flag: --pool",
+		"mount --set resreve=8Gi":                               `unknown field "resreve"`,
+		"firstboot --set reserve":                               "NAME=VALUE",
+		"firstboot --set gcThreshold=101":                       "it must be 0 to 100",
+		"firstboot --set stall=-1s":                             "cannot be negative",
+		"firstboot --set metrics=127.0.0.1:9 --set kubeconfg=x": `unknown field "kubeconfg"`,
+	} {
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), strings.Fields(line), &out, &errOut); code != fault.Usage ||
+			!strings.Contains(errOut.String(), want) {
+			t.Errorf("%s: got exit code %d and %s, want %d and %q", line, code, errOut.String(), fault.Usage, want)
+		}
+	}
+}
+
+// mount takes the settings of a node: here its folder of the state, of the file and of the flag.
+func TestMountTakesSettings(t *testing.T) {
 	dir := t.TempDir()
-	state := filepath.Join(dir, "stores.d/state.json")
-	if err := os.Mkdir(filepath.Dir(state), 0o755); err != nil {
+	state, config := filepath.Join(dir, "stores.d/state.json"), filepath.Join(dir, "node.json")
+	if err := errors.Join(os.Mkdir(filepath.Dir(state), 0o755), os.WriteFile(state, []byte("not JSON"), 0o644),
+		os.WriteFile(config, []byte(`{"version": 1, "pools": ["worker"], "stateDir": "`+dir+`"}`), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(state, []byte("not JSON"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{
-		"mount", "--pool", "worker", "--prnue", "--reserve", "8Gi", "--state", dir, "--sets", dir, "--interval=1m",
-	}
-	var out, errOut bytes.Buffer
-	if code := run(t.Context(), args, &out, &errOut); code == 0 || !strings.Contains(errOut.String(), state) {
-		t.Errorf("got exit code %d and %s, want an error of %s", code, errOut.String(), state)
+	for _, args := range [][]string{{"--set", "stateDir=" + dir}, {"--config", config}} {
+		args = append([]string{"mount", "--set", "setsDir=" + dir}, args...)
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), args, &out, &errOut); code == 0 || !strings.Contains(errOut.String(), state) {
+			t.Errorf("%s: got exit code %d and %s, want an error of %s", args, code, errOut.String(), state)
+		}
 	}
 }
 
@@ -100,7 +103,7 @@ func TestStateOfANewerProgram(t *testing.T) {
 	}
 	for _, command := range []string{"mount", "rollback"} {
 		var out, errOut bytes.Buffer
-		args := append(strings.Fields(command), "--state", dir, "--sets", dir)
+		args := append(strings.Fields(command), "--set=stateDir="+dir, "--set=setsDir="+dir)
 		if code := run(t.Context(), args, &out, &errOut); code != fault.Input ||
 			!strings.Contains(errOut.String(), "version 2; this pinbox reads version 1") ||
 			!strings.Contains(errOut.String(), "hint: use the pinbox-node that comes with the newest store") {
@@ -114,7 +117,7 @@ func TestStateOfANewerProgram(t *testing.T) {
 func TestMountDoesNotWaitForACopy(t *testing.T) {
 	unit, err := os.ReadFile(filepath.Join(fixtures.Root(t), "runtime/provision/templates/mount.service"))
 	if err != nil || !strings.Contains(string(unit), "TimeoutStartSec=3min\n") ||
-		!strings.Contains(string(unit), "$PINBOX_NODE_FLAGS --wait 5s\n") {
+		!strings.Contains(string(unit), "}} mount --wait 5s\n") {
 		t.Fatalf("got %v and\n%s\nwant a timeout of 3 min, and --wait 5s", err, unit)
 	}
 	wait, err := time.ParseDuration(mountCommand().Flags().Lookup("wait").DefValue)

@@ -22,7 +22,7 @@ import (
 const dead = `set -ex
 mount -o remount,bind,rw /disk
 systemctl start var-lib-pinbox-stores-0.mount
-pinbox-node attach --in-place /disk/delta.squashfs --wait 1s --reserve 0 && exit 1 # CRI-O does not run
+pinbox-node attach --in-place /disk/delta.squashfs --wait 1s --set reserve=0 && exit 1 # CRI-O does not run
 systemctl stop var-lib-pinbox-stores-1.mount
 for unit in pinbox-mount.service var-lib-pinbox-stores-1.mount; do
 	mkdir -p /etc/systemd/system/$unit.d
@@ -70,7 +70,7 @@ func TestDeadDeviceDelaysCRIOForALimitedTime(t *testing.T) {
 			"What=/base/store.squashfs\nWhere=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
 		"etc/systemd/system/crio.service":       "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep 1000\n",
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
-		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--reserve 0\"\n",
+		"etc/pinbox/node.json":                  `{"version": 1, "keepPrevious": 1, "reserve": "0"}`,
 		"disk/.keep":                            "",
 	})
 	out, code := fixtures.Script(t, dead, files, map[string]string{

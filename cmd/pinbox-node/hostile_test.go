@@ -203,8 +203,8 @@ func attachHostile(t *testing.T, source string) {
 		}
 	}
 	peak, took, code, output := measured(t, fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node"), "attach", source,
-		"--sets", path("etc/pinbox/sets.d"), "--crio-config", path("etc/crio"), "--state", path("state"),
-		"--status", path("status.json"), "--socket", path("crio.sock"), "--wait", "1s", "--reserve", "0")
+		"--set=setsDir="+path("etc/pinbox/sets.d"), "--set=crioDir="+path("etc/crio"), "--set=stateDir="+path("state"),
+		"--set=status="+path("status.json"), "--set=socket="+path("crio.sock"), "--wait", "1s", "--set=reserve=0")
 	for slot := range 8 { // if it was mounted
 		_ = syscall.Unmount(path(fmt.Sprintf("state/stores/%d", slot)), syscall.MNT_DETACH)
 	}

@@ -43,7 +43,6 @@ func installStoreCommand() *cobra.Command {
 		"make a new partition table with the store alone, for an installer that keeps it; all else on the disk is lost")
 	cli.Under("Store", cmd.Flags())
 	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
 	return cmd
 }

@@ -40,7 +40,7 @@ func TestFullRun(t *testing.T) {
 			wantFull := func(pins ...string) {
 				t.Helper()
 				inside(fill)
-				checkRun(t, n, 5, "firstboot --status "+dir+"/status.json", dir, "no space left on device", "hint: free space")
+				checkRun(t, n, 5, "firstboot --set status="+dir+"/status.json", dir, "no space left on device", "hint: free space")
 				if got := inside("ls | grep -v -e filler -e '^locks$' || true"); got != "" && got != "metrics.prom\nstatus.json\n" {
 					t.Errorf("got the files %q, want those of the last pass", got)
 				}
@@ -49,7 +49,7 @@ func TestFullRun(t *testing.T) {
 			n.WriteSet("s.yaml", sample.SetNamed("s", a))
 			wantFull()
 			inside("rm filler*")
-			checkRun(t, n, 0, "firstboot --status "+dir+"/status.json")
+			checkRun(t, n, 0, "firstboot --set status="+dir+"/status.json")
 			wantPinned(t, n, a)
 			before := inside("cat status.json")
 			n.WriteSet("s.yaml", sample.SetNamed("s", b))
@@ -58,7 +58,7 @@ func TestFullRun(t *testing.T) {
 				t.Errorf("got another status:\n%s\nwant that of the last pass:\n%s", got, before)
 			}
 			inside("rm filler*")
-			checkRun(t, n, 0, "firstboot --status "+dir+"/status.json")
+			checkRun(t, n, 0, "firstboot --set status="+dir+"/status.json")
 			wantPinned(t, n, b)
 		})
 	}
@@ -93,7 +93,7 @@ func TestClockSetBack(t *testing.T) {
 	}
 	checkRun(t, n, 0, "status")
 	n.WriteSet("s.yaml", sample.SetNamed("s", b))
-	s = healthy(t, n, "--prune")
+	s = healthy(t, n, "--set=prune=true")
 	wantPinned(t, n, b)
 	now := time.Now()
 	for _, c := range s.Conditions {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/storage/fault"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/root"
 )
 
@@ -32,8 +33,9 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
 	stderr := os.Stderr
-	end := cli.Foreign(stderr, os.Args[1:])
-	code := run(ctx, os.Args[1:], os.Stdout, stderr)
+	args := layout.WithoutOldFlags(os.Args[1:], os.Getenv)
+	end := cli.Foreign(stderr, args)
+	code := run(ctx, args, os.Stdout, stderr)
 	end()
 	stop()
 	os.Exit(code)

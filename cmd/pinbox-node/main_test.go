@@ -10,20 +10,20 @@ import (
 func TestNodeWithoutCRIO(t *testing.T) {
 	dir := t.TempDir()
 	socket := filepath.Join(dir, "crio.sock")
-	where := " --wait 200ms --socket " + socket + " --status " + filepath.Join(dir, "status.json") + " --sets " + dir
+	where := " --wait 200ms --set socket=" + socket + " --set status=" + filepath.Join(dir, "status.json") + " --set setsDir=" + dir
 	for args, want := range map[string]struct {
 		code int
 		text string
 	}{
-		"status" + where:            {1, "CRI-O does not answer on " + socket},
-		"plan" + where:              {1, "CRI-O does not answer on " + socket},
-		"firstboot" + where:         {1, "CRI-O does not answer on " + socket},
-		"status --output xml":       {2, "want text, json or yaml"},
-		"status --fast":             {2, "unknown flag"},
-		"reboot":                    {2, "unknown command"},
-		"firstboot --reserve ten":   {2, "16Gi, 10% or 16Gi,10%"},
-		"firstboot --owner nobody":  {2, "it is pinbox, mco or auto"},
-		"firstboot --parallel many": {2, "invalid argument"},
+		"status" + where:                {1, "CRI-O does not answer on " + socket},
+		"plan" + where:                  {1, "CRI-O does not answer on " + socket},
+		"firstboot" + where:             {1, "CRI-O does not answer on " + socket},
+		"status --output xml":           {2, "want text, json or yaml"},
+		"status --fast":                 {2, "unknown flag"},
+		"reboot":                        {2, "unknown command"},
+		"firstboot --set reserve=ten":   {2, "16Gi, 10% or 16Gi,10%"},
+		"firstboot --set owner=nobody":  {2, "it must be auto, pinbox or mco"},
+		"firstboot --set parallel=many": {2, "invalid argument"},
 	} {
 		if strings.HasPrefix(args, "firstboot --") {
 			args += where
@@ -42,7 +42,7 @@ func TestNodeWithoutCRIO(t *testing.T) {
 func TestNamesDoNotSteerTheTerminal(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "\x1b[2J\u009b\u202e")
 	for _, args := range [][]string{
-		{"attach", dir, "--state", t.TempDir()}, {"status", "--wait", "1ms", "--socket", dir},
+		{"attach", dir, "--set=stateDir=" + t.TempDir()}, {"status", "--wait", "1ms", "--set=socket=" + dir},
 	} {
 		var out, errOut bytes.Buffer
 		if code := run(t.Context(), args, &out, &errOut); code == 0 || strings.ContainsAny(errOut.String(), "\x1b\u009b\u202e") ||

@@ -102,7 +102,7 @@ func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 	n.Start()
 	n.Fill(6 << 20) // about 90 %
 	n.WriteSet("a.yaml", sample.SetNamed("a", pin))
-	s := degraded(t, n, "a", "Pulling the images on node12 needs about ", "--reserve", "16Gi,10%")
+	s := degraded(t, n, "a", "Pulling the images on node12 needs about ", "--set=reserve=16Gi,10%")
 	if s.Images[0].ErrorClass != runtime.Space {
 		t.Errorf("got %+v, want the class space", s.Images[0])
 	}
@@ -110,7 +110,7 @@ func TestE1DiskPressureDegradesUntilSpaceReturns(t *testing.T) {
 		t.Errorf("got the images %v and the drop-in %q, want none", all, n.Dropin())
 	}
 	n.Unfill()
-	healthy(t, n, "--reserve", "16Gi,10%")
+	healthy(t, n, "--set=reserve=16Gi,10%")
 	wantPinned(t, n, pin)
 }
 
@@ -291,7 +291,7 @@ func TestO1O2CustomPoolPinsAndKeepsAfterCollection(t *testing.T) {
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
 	n.WriteSet("master.yaml", sample.Set("master", master))
-	pools := []string{"--pool", "custom", "--pool", "worker"}
+	pools := []string{"--set=pools=custom,worker"}
 	healthy(t, n, pools...)
 	wantPinned(t, n, custom, worker)
 	collect(t, n)
@@ -305,7 +305,7 @@ func TestO3StandardPool(t *testing.T) {
 	worker, custom := push(t, registry, "app/b", 2000), push(t, registry, "app/c", 3000)
 	n.WriteSet("worker.yaml", sample.Set("worker", worker))
 	n.WriteSet("custom.yaml", sample.Set("custom", custom))
-	healthy(t, n, "--pool", "worker")
+	healthy(t, n, "--set=pools=worker")
 	wantPinned(t, n, worker)
 }
 
@@ -317,9 +317,9 @@ func TestO4O5InvalidSetDegradesStandardAndCustomPool(t *testing.T) {
 			n, registry, _ := boot(t)
 			bad := registry.Host + "/app/no-such@sha256:" + strings.Repeat("0", 64)
 			n.WriteSet("bad.yaml", sample.Set(pool, bad))
-			degraded(t, n, pool+"-sample", "not found", "--pool", pool)
+			degraded(t, n, pool+"-sample", "not found", "--set=pools="+pool)
 			n.WriteSet("bad.yaml", []byte("kind: PinnedImageSet\n"))
-			degraded(t, n, "bad.yaml", "bad.yaml:1: ", "--pool", pool)
+			degraded(t, n, "bad.yaml", "bad.yaml:1: ", "--set=pools="+pool)
 		})
 	}
 }
@@ -391,7 +391,7 @@ func TestNodeBecomesManaged(t *testing.T) {
 	n, registry, _ := boot(t)
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
-	_, stop := start(t, n, "run", "--interval", "200ms")
+	_, stop := start(t, n, "run", "--set=interval=200ms")
 	eventually(t, "the set is pinned", func() bool { return currentStatus(n).Healthy() })
 	if err := os.MkdirAll(filepath.Join(n.Root, "etc/machine-config-daemon"), 0o755); err != nil {
 		t.Fatal(err)

@@ -100,7 +100,7 @@ func TestOnlyMissingBlobsAreFetched(t *testing.T) {
 	more := push(t, registry, "app/more", 50_000, 3_000, 4_000)
 	access.Take()
 	n.WriteSet("worker-sample.yaml", sample.Set("worker", shared, fresh, more))
-	s := healthy(t, n, "--prune") // does not change the read-only store
+	s := healthy(t, n, "--set=prune=true") // does not change the read-only store
 	requests := access.Take()
 	// Two configurations, and two layers once each: the base is in the store, and
 	// the second image has a layer of the first.
@@ -130,7 +130,7 @@ func TestOnlyMissingBlobsAreFetched(t *testing.T) {
 		t.Errorf("got the files %v in crio.conf.d, want none", strays)
 	}
 	n.WriteSet("worker-sample.yaml", sample.Set("worker", shared))
-	healthy(t, n, "--prune") // CRI-O reports a failure, since the base stays
+	healthy(t, n, "--set=prune=true") // CRI-O reports a failure, since the base stays
 	if _, all := pinnedByCRIO(t, n); slices.Contains(all, fresh) || slices.Contains(all, more) {
 		t.Errorf("got the images %v, want %s and %s removed", all, fresh, more)
 	}

@@ -4,13 +4,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/pinbox/pinbox/cmd/cli"
 )
 
 func planCommand() *cobra.Command {
-	var f passFlags
-	var output cli.Output
+	var f nodeFlags
 	cmd := &cobra.Command{
 		Use:     "plan",
 		Short:   "Show what a pass would do and the space that it needs; change nothing",
@@ -21,11 +18,9 @@ func planCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, describe(plan), plan.Problem)
+			return show(cmd.OutOrStdout(), f.output, describe(plan), plan.Problem)
 		},
 	}
-	f.planFlags.add(cmd.Flags(), 10*time.Second)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
-	return cli.Common(cmd, "sets", "config", "pool", "owner", "reserve", "output")
+	f.add(cmd.Flags(), 10*time.Second)
+	return cmd
 }

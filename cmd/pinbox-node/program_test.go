@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -34,7 +36,7 @@ shows() {
 systemctl start var-lib-pinbox-stores-0.mount pinbox-node.service
 [ $(running) = $old ]
 for seconds in 0.05 0.2 0.4 0.8; do
-	$program attach /delta --wait 1s --reserve 0 &
+	$program attach /delta --wait 1s --set reserve=0 &
 	sleep $seconds
 	kill -KILL $! || true
 	wait $! || true
@@ -78,7 +80,7 @@ $program rollback --wait 1s >/tmp/stores 2>&1 && exit 1
 cat /tmp/stores
 grep -q "/var/lib/pinbox/programs/$new attach" /tmp/stores
 sed -i 's/"version": 2,/"version": 1,/' /var/lib/pinbox/stores.d/state.json*
-/var/lib/pinbox/programs/$new attach /delta --wait 1s --reserve 0 && exit 1 # CRI-O does not run
+/var/lib/pinbox/programs/$new attach /delta --wait 1s --set reserve=0 && exit 1 # CRI-O does not run
 systemctl restart pinbox-node.service
 [ $(running) = $new ]
 echo script completed
@@ -115,12 +117,12 @@ func TestProgramMovesOn(t *testing.T) {
 	config := layout.NodeConfig{
 		ReleaseID: o.Appliance.Metadata.ID(), KeepPrevious: 1,
 		Program: pinset.Program{Digest: sums["v1.20.3"], Version: "v1.20.3"},
+		Service: layout.Service{Wait: layout.Duration(time.Second), Reserve: &bytesize.Reserve{}},
 	}
 	files := map[string]string{
 		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\n" +
 			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
-		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
 		"etc/pinbox/sets.d/.keep":               "", "etc/pinbox/node.json": string(config.Render()),
 	}
 	maps.Copy(files, fixtures.Units(t, "installed", "pinbox-attach@.service", "pinbox-program.service", "pinbox-mount.service",

@@ -22,7 +22,7 @@ func TestFaultsOfRegistries(t *testing.T) {
 	size := 30_000 // of a layer that no other image has
 	for name, args := range map[string][]string{
 		"fault of manifests": nil, "fault of blobs": nil,
-		"endless": {"--stall", "8s"}, // with more time than a pull takes on a busy machine
+		"endless": {"--set=stall=8s"}, // with more time than a pull takes on a busy machine
 	} {
 		t.Run(name, func(t *testing.T) { // all of them in one pass, each by a proxy of its own
 			proxies, pins := map[string]*faults.Proxy{}, map[string]string{}
@@ -39,7 +39,7 @@ func TestFaultsOfRegistries(t *testing.T) {
 				}
 			}
 			n.WriteSet("s.yaml", sample.SetNamed("s", slices.Collect(maps.Values(pins))...))
-			healthy(t, n, append(args, "--parallel", strconv.Itoa(len(pins)))...)
+			healthy(t, n, append(args, "--set=parallel="+strconv.Itoa(len(pins)))...)
 			pinned, _ := pinnedByCRIO(t, n)
 			for what, proxy := range proxies {
 				if met := proxy.Heal(); met != 1 {

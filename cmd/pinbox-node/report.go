@@ -54,7 +54,7 @@ func reportCommand() *cobra.Command {
 			return err
 		},
 	}
-	f.add(cmd.Flags(), 10*time.Second)
+	f.addNode(cmd.Flags(), 10*time.Second)
 	cmd.Flags().StringVarP(&file, "out", "o", "", "`FILE` to write, such as /media/stick/reports/NODE.json")
 	cli.Files(cmd.Flags(), "out", "json")
 	cmd.Flags().StringVar(&key, "sign-key", "",

@@ -9,8 +9,7 @@ import (
 )
 
 func rollbackCommand() *cobra.Command {
-	var f passFlags
-	var output cli.Output
+	var f nodeFlags
 	var to string
 	var dry bool
 	cmd := &cobra.Command{
@@ -27,21 +26,19 @@ forward again. With --to, make another release current that the node keeps.`,
 				if err != nil {
 					return err
 				}
-				return show(cmd.OutOrStdout(), output, describePlan(p), nil)
+				return show(cmd.OutOrStdout(), f.output, describePlan(p), nil)
 			}
 			release, err := f.open().Rollback(cmd.Context(), to)
 			if err != nil {
 				return err
 			}
 			status, err := f.open().ApplySets(cmd.Context())
-			return showRelease(cmd, output, release, status, err)
+			return showRelease(cmd, f.output, release, status, err)
 		},
 	}
 	cmd.Flags().StringVar(&to, "to", "", "`RELEASE` by its number, name, digest or slot; 0 is the appliance's own")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "show what would be pinned and unpinned, and change nothing")
 	cli.Under("Store", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
-	return cli.Common(cmd, "to", "dry-run", "wait", "output")
+	return cmd
 }

@@ -9,7 +9,7 @@ import (
 )
 
 func runCommand() *cobra.Command {
-	var f passFlags
+	var f nodeFlags
 	cmd := &cobra.Command{
 		Use:     "run",
 		Short:   "Keep running, and make a pass when the sets change and at intervals",
@@ -18,10 +18,9 @@ func runCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log := cli.Output("").Log(cmd.ErrOrStderr())
 			f.logTo(log)
-			return f.open().Run(cmd.Context(), f.interval, log)
+			return f.open().Run(cmd.Context(), log)
 		},
 	}
-	f.addService(cmd.Flags(), 5*time.Second)
-	return cli.Common(cmd, "sets", "config", "pool", "owner", "wait", "reserve", "parallel", "rate", "prune",
-		"interval", "metrics", "kubeconfig", "jitter", "node-condition")
+	f.addNode(cmd.Flags(), 5*time.Second)
+	return cmd
 }

@@ -103,7 +103,7 @@ func TestPinsOfEarlierFiles(t *testing.T) {
 	n.WriteSet("s.yaml", sample.SetNamed("s", a, b))
 	healthy(t, n)
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
-	healthy(t, n, "--prune")
+	healthy(t, n, "--set=prune=true")
 	wantPinned(t, n, a, theirs)
 	if !strings.Contains(n.Dropin(), `# The last 1 are the pins of "/etc/crio/crio.conf.d/20-site.conf", which this file replaces.`) {
 		t.Errorf("got the drop-in\n%s\nwant the file with the pins of others", n.Dropin())
@@ -115,7 +115,7 @@ func TestPinsOfEarlierFiles(t *testing.T) {
 	healthy(t, n)
 	wantPinned(t, n, a, theirs)
 	site("")
-	healthy(t, n, "--prune")
+	healthy(t, n, "--set=prune=true")
 	fixtures.Until(t, func() error { // a pass has told CRI-O, and does not wait until the pins of others are gone
 		if pinned, _ := pinnedByCRIO(t, n); !slices.Equal(pinned, []string{a}) {
 			return fmt.Errorf("got %v pinned by CRI-O, want %s", pinned, a)
@@ -153,7 +153,7 @@ func TestPruneSparesContainersOfPodman(t *testing.T) {
 	}
 	n.Start()
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
-	s := healthy(t, n, "--prune")
+	s := healthy(t, n, "--set=prune=true")
 	if _, all := pinnedByCRIO(t, n); len(all) != 2 || len(s.Unpinned) != 1 {
 		t.Errorf("got the images %v and %v unpinned, want the one of the container unpinned and there", all, s.Unpinned)
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/pinbox/pinbox/cmd/cli"
 	"github.com/pinbox/pinbox/runtime/provision"
@@ -27,10 +26,9 @@ Exit code 1 of --check means that something is to be done, 0 that nothing is.`
 
 func setupCommand() *cobra.Command {
 	var o setup.Options
-	var f passFlags
+	var f nodeFlags
 	var check, undo, yes bool
 	var store string
-	var output cli.Output
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Make a node of a machine with CRI-O that has no Ignition",
@@ -49,7 +47,7 @@ func setupCommand() *cobra.Command {
 			if o.Root != "" {
 				o.ImageStore = store
 			}
-			o.Socket, o.Wait = f.settings.Socket, f.settings.Pass.Wait
+			o.Socket, o.Wait, o.Set = f.open().Socket(), f.settings.Wait, f.settings.Set
 			s, err := setup.New(o)
 			if err != nil {
 				return err
@@ -63,12 +61,12 @@ func setupCommand() *cobra.Command {
 			r := setUp{check: check}
 			r.Result, err = f.setUp(cmd.Context(), s, check, undo)
 			if err == nil && store != "" && !check && o.Root == "" {
-				r.Attached, err = attachFirst(cmd, f, output, store)
+				r.Attached, err = attachFirst(cmd, f, store)
 			}
 			if err != nil {
 				return err
 			}
-			return show(cmd.OutOrStdout(), output, r, r.problem())
+			return show(cmd.OutOrStdout(), f.output, r, r.problem())
 		},
 	}
 	cmd.Flags().BoolVar(&check, "check", false, "only say what would be done, also with --undo")
@@ -88,15 +86,13 @@ func setupCommand() *cobra.Command {
 		"copy the images of image volumes into CRI-O's own store, where pods can mount them")
 	cmd.Flags().BoolVar(&o.Podman, "podman", false, "make podman see the stores, too")
 	cli.Under("Machine", cmd.Flags())
-	f.addAttachFirst(cmd.Flags())
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
+	f.add(cmd.Flags(), 2*time.Minute)
 	cli.AddProgress(cmd)
 	return cmd
 }
 
 // setUp sets the machine up, or undoes that, or only says what it would do.
-func (f passFlags) setUp(ctx context.Context, s setup.Setup, check, undo bool) (setup.Result, error) {
+func (f nodeFlags) setUp(ctx context.Context, s setup.Setup, check, undo bool) (setup.Result, error) {
 	switch {
 	case check && undo:
 		r, err := s.CheckUndo()
@@ -112,18 +108,9 @@ func (f passFlags) setUp(ctx context.Context, s setup.Setup, check, undo bool) (
 	return s.Run(ctx)
 }
 
-// addAttachFirst adds those flags of attach that a machine may need before it has a node.env.
-func (f *passFlags) addAttachFirst(flags *pflag.FlagSet) {
-	all := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.add(all, 2*time.Minute)
-	for _, name := range []string{"socket", "wait", "reserve"} {
-		flags.AddFlag(all.Lookup(name))
-	}
-}
-
 // attachFirst attaches a store to the machine that was set up, and pins its images.
-func attachFirst(cmd *cobra.Command, f passFlags, output cli.Output, store string) (*attached, error) {
-	progress := cli.NewProgress(cmd, output)
+func attachFirst(cmd *cobra.Command, f nodeFlags, store string) (*attached, error) {
+	progress := cli.NewProgress(cmd, f.output)
 	f.settings.Waiting = func(why error) { progress.Note(why.Error()) }
 	a, err := f.open().Attach(cmd.Context(),
 		stores.AttachOptions{Source: store, Progress: attachProgress{progress}})

@@ -13,6 +13,7 @@ import (
 
 // setUpMachine makes a node of a machine with CRI-O, reboots it, and undoes that: each twice, and killed in between.
 const setUpMachine = `set -ex
+settings="--set wait=10s --set reserve=0 --set retry=50ms"
 etc() { (cd /etc && find . ! -name machine-id ! -name '*.part' | sort && find . -type f ! -name machine-id -exec sha256sum {} + | sort); }
 invocation() { systemctl show --property InvocationID --value crio.service; }
 killed() { # a command, at moments until it has ended
@@ -40,26 +41,26 @@ if [ -e /var/image ]; then # it boots from an image that was set up
 fi
 if [ ! -e /var/reboots ]; then
 	etc >/var/before
-	/pinbox-node setup --check && exit 1
+	/pinbox-node setup $settings --check && exit 1
 	started=$(invocation)
-	/pinbox-node setup --check --output json | grep '"restart": true'
+	/pinbox-node setup $settings --check --output json | grep '"restart": true'
 	etc | diff /var/before -
 	[ $(invocation) = $started ]
-	killed /pinbox-node setup
-	/pinbox-node setup --store /appliance --reserve 0 --wait 3m
+	killed /pinbox-node setup $settings
+	/pinbox-node setup $settings --store /appliance --wait 3m
 	started=$(invocation)
 	settled
-	/pinbox-node setup --check
-	/pinbox-node setup --store /appliance --reserve 0 --wait 3m | grep "nothing was copied"
+	/pinbox-node setup $settings --check
+	/pinbox-node setup $settings --store /appliance --wait 3m | grep "nothing was copied"
 	[ $(invocation) = $started ]
 	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores
 	skopeo inspect --raw containers-storage:$IMAGE && exit 1
-	/pinbox-node setup --podman --wait 3m
+	/pinbox-node setup $settings --podman --wait 3m
 	[ $(invocation) != $started ]
 	settled
 	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores && exit 1
 	skopeo inspect --raw containers-storage:$IMAGE
-	/pinbox-node setup --check --podman
+	/pinbox-node setup $settings --check --podman
 	sh /etc/greenboot/check/wanted.d/50_pinbox.sh
 	test -z "$(systemctl --failed --plain --no-legend)"
 	guest | tee /run/guest
@@ -95,10 +96,10 @@ find /var/lib -path '*pinbox*' | grep . && exit 1
 [ ! -e /usr/local/bin/pinbox-node ]
 systemctl is-active crio
 systemctl list-units --all --plain --no-legend 'pinbox-*' | grep . && exit 1
-/pinbox-node setup --check | grep 50-pinbox-stores
+/pinbox-node setup $settings --check | grep 50-pinbox-stores
 started=$(invocation)
 cp /pinbox-node /usr/bin/pinbox-node
-pinbox-node setup --root / --program /usr/bin/pinbox-node --store /appliance
+pinbox-node setup $settings --root / --program /usr/bin/pinbox-node --store /appliance
 [ $(invocation) = $started ]
 [ ! -e /var/lib/pinbox ]
 touch /var/image
@@ -132,7 +133,6 @@ func TestSetUpMachine(t *testing.T) {
 		"etc/crio/crio.conf.d/10-pause":                    "[crio.image]\npause_image = \"" + pins.Pause + "\"\n",
 		"etc/containers/policy.json":                       `{"default":[{"type":"insecureAcceptAnything"}]}`,
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
-		"etc/pinbox/node.env":                              "PINBOX_NODE_FLAGS=\"--wait 10s --reserve 0 --retry 50ms\"\n",
 		"etc/hosts":                                        "127.0.0.1 localhost\n",
 		"etc/resolv.conf":                                  "",
 		"usr/share/microshift/release/release-x86_64.json": `{"release": {"base": "4.20.0"}, "images": {"a": "` +

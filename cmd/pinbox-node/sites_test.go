@@ -94,7 +94,7 @@ func TestDeltasOfReports(t *testing.T) {
 	reports := t.TempDir()
 	report := func(name string) {
 		t.Helper()
-		checkRun(t, sites[name], 0, "report --node-name "+name+" -o "+filepath.Join(reports, name+".json"))
+		checkRun(t, sites[name], 0, "report --set nodeName="+name+" -o "+filepath.Join(reports, name+".json"))
 	}
 	for name, n := range sites {
 		n.Start()

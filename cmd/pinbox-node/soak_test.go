@@ -88,7 +88,7 @@ func TestSetThatKeepsChanging(t *testing.T) {
 		t.Fatal(err)
 	}
 	goroutines := filepath.Join(t.TempDir(), "goroutines")
-	cmd := withProgram(n.Pinbox("run", "--prune"), program)
+	cmd := withProgram(n.Pinbox("run", "--set=prune=true"), program)
 	cmd.Env = append(cmd.Environ(), countGoroutines+"="+goroutines)
 	stop := launch(t, cmd, true)
 	eventually(t, "the first set is pinned", func() bool { return currentStatus(n).Healthy() })

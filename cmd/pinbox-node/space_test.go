@@ -80,18 +80,18 @@ func TestSpaceTooLittleAndJustEnough(t *testing.T) {
 	tooMuch := fmt.Sprint(store.Free - store.Bytes + 1)
 	want := fmt.Sprintf("Pulling the images on node12 needs 5.7 MiB in %s; %s are free, %s are kept in reserve.",
 		n.Path("root"), bytesize.Format(store.Free), bytesize.Format(store.Free-store.Bytes+1))
-	if _, result := plan(t, n, "--reserve", tooMuch); result.Code != 5 || !strings.Contains(result.Err, want) {
+	if _, result := plan(t, n, "--set=reserve="+tooMuch); result.Code != 5 || !strings.Contains(result.Err, want) {
 		t.Errorf("plan: got exit code %d and %s, want 5 and %s", result.Code, result.Err, want)
 	}
 	before := fixtures.Tree(t, n.Etc(""))
-	s := degraded(t, n, "s", want, "--reserve", tooMuch)
+	s := degraded(t, n, "s", want, "--set=reserve="+tooMuch)
 	if s.Images[0].ErrorClass != runtime.Space || s.Images[0].State != runtime.Missing {
 		t.Errorf("got %+v, want the image missing for lack of space", s.Images[0])
 	}
 	if len(access.Take()) > 0 || len(fixtures.Tree(t, n.Etc(""))) != len(before) {
 		t.Error("got requests or files written, want none")
 	}
-	healthy(t, n, "--reserve", fmt.Sprint(store.Free-store.Bytes))
+	healthy(t, n, "--set=reserve="+fmt.Sprint(store.Free-store.Bytes))
 	wantPinned(t, n, pin)
 }
 
@@ -102,8 +102,8 @@ func TestSpaceStaysBelowTheKubeletsThreshold(t *testing.T) {
 	pin := push(t, registry, "app/a", 6_000_000)
 	writeLock(t, n, pin)
 	n.WriteSet("s.yaml", sample.SetNamed("s", pin))
-	degraded(t, n, "s", "the kubelet removes images once 5 % are used", "--gc-threshold", "5")
-	healthy(t, n, "--gc-threshold", "50")
+	degraded(t, n, "s", "the kubelet removes images once 5 % are used", "--set=gcThreshold=5")
+	healthy(t, n, "--set=gcThreshold=50")
 }
 
 // The disk fills up while the first of two images is pulled: that pull completes or fails, and the
@@ -125,7 +125,7 @@ func TestSpaceFilledBySomebodyElseDuringAPull(t *testing.T) {
 				}
 				return false
 			})
-			s := degraded(t, n, "s", "Pulling the images on node12 ", "--parallel", "1")
+			s := degraded(t, n, "s", "Pulling the images on node12 ", "--set=parallel=1")
 			for _, r := range access.Take() {
 				if strings.Contains(r.Path, "app/second") {
 					t.Errorf("got the request %v, want none for the second image", r)

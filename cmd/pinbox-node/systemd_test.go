@@ -71,7 +71,7 @@ unit() { systemctl show -p "$2" "var-lib-pinbox-stores-$1.mount"; }
 mounted() { mountpoint -q "/var/lib/pinbox/stores/$1"; }
 systemctl start var-lib-pinbox-stores-0.mount
 for n in 1 2; do
-	/pinbox-node attach "/d$n" --wait 1s --reserve 0 && exit 1 # CRI-O does not run
+	/pinbox-node attach "/d$n" --wait 1s --set reserve=0 && exit 1 # CRI-O does not run
 	mounted $n
 	unit $n ActiveState | grep =active
 	unit $n Before | grep crio.service
@@ -205,7 +205,7 @@ func TestUnitsInTheirSandboxes(t *testing.T) {
 		"etc/systemd/system/var-lib-pinbox-stores-0.mount": "[Mount]\nWhat=/base/store.squashfs\n" +
 			"Where=/var/lib/pinbox/stores/0\nType=squashfs\nOptions=ro,loop\n",
 		"etc/crio/crio.conf.d/50-pinbox-stores": string(crio.RenderStores(crio.Slots(), false)),
-		"etc/pinbox/node.env":                   "PINBOX_NODE_FLAGS=\"--wait 1s --reserve 0\"\n",
+		"etc/pinbox/node.json":                  `{"version": 1, "keepPrevious": 1, "wait": "1s", "reserve": "0"}`,
 		"etc/pinbox/sets.d/.keep":               "", "probe": probe, "var/lib/kubelet/image_manager/.keep": "",
 	}
 	maps.Copy(files, fixtures.Units(t, "installed", "pinbox-attach@.service", "pinbox-mount.service", "pinbox-node.service"))

@@ -54,7 +54,7 @@ func TestFileWithoutASetUnpinsNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n.WriteSet("s.yaml", []byte(content))
-			checkRun(t, n, 1, "firstboot --prune", "s.yaml", "degraded")
+			checkRun(t, n, 1, "firstboot --set prune=true", "s.yaml", "degraded")
 			checkRun(t, n, 1, "status", "s.yaml")
 			checkRun(t, n, 1, "plan", "s.yaml")
 			if pinned, all := pinnedByCRIO(t, n); len(pinned) != 2 || len(all) != 2 {
@@ -78,23 +78,23 @@ func TestPruneSparesImagesOfOthers(t *testing.T) {
 		}
 	}
 	n.WriteSet("b.yaml", []byte("kind: PinnedImageSet\n"))
-	checkRun(t, n, 1, "firstboot --prune", "b.yaml:1")
+	checkRun(t, n, 1, "firstboot --set prune=true", "b.yaml:1")
 	both("a set cannot be read")
 	n.RemoveSet("b.yaml")
 	n.RemoveSet("a.yaml")
-	checkRun(t, n, 1, "firstboot --prune", "not ready: the node has no sets", "(NoSets)")
+	checkRun(t, n, 1, "firstboot --set prune=true", "not ready: the node has no sets", "(NoSets)")
 	both("there are no sets at all")
 	wantPinned(t, n, a, b)
 	n.WriteSet("a.yaml", sample.SetNamed("a", a))
 	writeDropin(t, n, "99-admin", rendered(t, []string{a, b}))
-	checkRun(t, n, 0, "firstboot --prune")
+	checkRun(t, n, 0, "firstboot --set prune=true")
 	both("another drop-in pins it")
 	if err := os.Remove(n.Etc("crio.conf.d/99-admin")); err != nil {
 		t.Fatal(err)
 	}
 	n.Reload()
 	eventually(t, "the image is removed", func() bool {
-		healthy(t, n, "--prune")
+		healthy(t, n, "--set=prune=true")
 		_, all := pinnedByCRIO(t, n)
 		return slices.Equal(all, []string{a})
 	})
@@ -131,9 +131,9 @@ func TestStatusBetweenPasses(t *testing.T) {
 	checkRun(t, n, 1, "status", "not ready: the node has no sets", "(NoSets)")
 	n.WriteSet("s.yaml", sample.SetNamed("s", a))
 	checkRun(t, n, 1, "status", "waiting for a pass, since the sets have changed; 0 of 1 images are pinned", "(Pending)")
-	checkRun(t, n, 1, "firstboot --reserve 64Mi", "Pulling the images on node12 needs about ")
+	checkRun(t, n, 1, "firstboot --set reserve=64Mi", "Pulling the images on node12 needs about ")
 	n.WriteSet("s.yaml", sample.SetNamed("s", a)) // touched, not changed
-	checkRun(t, n, 5, "plan --reserve 64Mi", "64 MiB are kept in reserve", "free space")
+	checkRun(t, n, 5, "plan --set reserve=64Mi", "64 MiB are kept in reserve", "free space")
 	checkRun(t, n, 0, "firstboot")
 	checkRun(t, n, 0, "plan", "nothing to do: all 1 images are on the node and pinned")
 	checkRun(t, n, 0, "status", "all 1 images of 1 sets are pinned")
@@ -185,9 +185,9 @@ func TestStatusUsesThePoolsOfTheLastPass(t *testing.T) {
 	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
 	n.WriteSet("a.yaml", sample.Set("worker", a))
 	n.WriteSet("b.yaml", sample.Set("infra", b))
-	checkRun(t, n, 0, "firstboot --pool worker")
+	checkRun(t, n, 0, "firstboot --set pools=worker")
 	checkRun(t, n, 0, "status", "all 1 images of 1 sets")
-	checkRun(t, n, 0, "firstboot --pool worker,infra")
+	checkRun(t, n, 0, "firstboot --set pools=worker,infra")
 	checkRun(t, n, 0, "status --output json", `"infra"`)
 }
 
@@ -220,13 +220,13 @@ func TestMissingFolders(t *testing.T) {
 	n, registry, _ := boot(t)
 	n.WriteSet("s.yaml", sample.SetNamed("s", push(t, registry, "app/a", 1000)))
 	nowhere := n.Path("no/such")
-	checkRun(t, n, 1, "firstboot --crio-config "+nowhere, nowhere)
+	checkRun(t, n, 1, "firstboot --set crioDir="+nowhere, nowhere)
 	if _, err := os.Stat(nowhere); err == nil {
 		t.Errorf("got %s made, want an error only", nowhere)
 	}
-	checkRun(t, n, 1, "firstboot --sets "+nowhere, "folder of sets "+nowhere+": no such file or directory")
-	checkRun(t, n, 1, "status --sets "+nowhere, "folder of sets "+nowhere)
-	checkRun(t, n, 0, "firstboot --state /proc/no/folder") // it is only a cache
+	checkRun(t, n, 1, "firstboot --set setsDir="+nowhere, "folder of sets "+nowhere+": no such file or directory")
+	checkRun(t, n, 1, "status --set setsDir="+nowhere, "folder of sets "+nowhere)
+	checkRun(t, n, 0, "firstboot --set stateDir=/proc/no/folder") // it is only a cache
 	if s := readStatus(n); s.Images[0].State != runtime.Pinned {
 		t.Errorf("got %+v, want the image pinned", s.Images)
 	}

@@ -18,7 +18,6 @@ import (
 
 func verifyCommand() *cobra.Command {
 	var f nodeFlags
-	var output cli.Output
 	sample, seed := percent(100), uint32(0)
 	cmd := &cobra.Command{
 		Use:     "verify",
@@ -32,7 +31,7 @@ reads layers in random order until they have PERCENT of all bytes.`,
 			if seed == 0 {
 				seed = rand.Uint32()
 			}
-			progress := cli.NewProgress(cmd, output)
+			progress := cli.NewProgress(cmd, f.output)
 			v, err := f.open().Verify(cmd.Context(), stores.VerifyOptions{
 				Percent: float64(sample), Seed: uint64(seed), Progress: progress.Track("read layers again"),
 			})
@@ -40,7 +39,7 @@ reads layers in random order until they have PERCENT of all bytes.`,
 			if err != nil {
 				return err
 			}
-			return showVerified(cmd.OutOrStdout(), output, v, sample, seed)
+			return showVerified(cmd.OutOrStdout(), f.output, v, sample, seed)
 		},
 	}
 	cmd.Flags().Var(&sample, "sample", "`PERCENT` of the bytes to read")
@@ -48,10 +47,8 @@ reads layers in random order until they have PERCENT of all bytes.`,
 	cmd.Flags().Uint32Var(&seed, "seed", 0, "`NUMBER` of an earlier sample, to read it again (default: random)")
 	cli.Under("Sample", cmd.Flags())
 	f.add(cmd.Flags(), 10*time.Second)
-	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
-	return cli.Common(cmd, "sample", "seed", "output", "progress")
+	return cmd
 }
 
 // percent is the value of --sample.

@@ -33,7 +33,7 @@ func TestVerifyTheAppliancesStore(t *testing.T) {
 	verify := func(code int, args ...string) (out, progress string) {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		args = append([]string{"verify", "--state", state, "--crio-config", state, "--sets", state}, args...)
+		args = append([]string{"verify", "--set=stateDir=" + state, "--set=crioDir=" + state, "--set=setsDir=" + state}, args...)
 		if got := run(t.Context(), args, &stdout, &stderr); got != code {
 			t.Fatalf("%v: got exit code %d, want %d\n%s%s", args, got, code, &stdout, &stderr)
 		}

@@ -71,7 +71,7 @@ func TestWantedImageComesWithTheNextDelta(t *testing.T) {
 	}
 
 	reports := t.TempDir()
-	checkRun(t, n, 0, "report --node-name site1 -o "+filepath.Join(reports, "site1.json"))
+	checkRun(t, n, 0, "report --set nodeName=site1 -o "+filepath.Join(reports, "site1.json"))
 	pinbox := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	count := "pods wanted 1 image that their nodes do not have, such as " + late
 	if out := fixtures.Run(t, pinbox, "fleet", "status", reports); !strings.Contains(out, count) {

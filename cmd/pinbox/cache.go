@@ -121,7 +121,6 @@ func addCacheDir(cmd *cobra.Command, dir *string, output *cli.Output) {
 		"`DIR` of packed layers (default: "+cacheVariable+", or pinbox in $XDG_CACHE_HOME or ~/.cache)")
 	cli.Under("Cache", cmd.Flags())
 	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 }
 
 // verifyCache fails if a pack was damaged, although the pack is removed: the disk may damage more.

@@ -151,7 +151,6 @@ func addFrom(flags *pflag.FlagSet, from *[]string) {
 func addOut(flags *pflag.FlagSet, out *string, usage string, output *cli.Output) {
 	flags.StringVarP(out, "out", "o", *out, usage)
 	output.Add(flags)
-	cli.Under("Output", flags)
 }
 
 // inputsByFlags refuses arguments without a flag, for example the other files of a pattern after a

@@ -48,7 +48,6 @@ this needs no PATH. lint itself contacts no registry. The exit code is 3 if ther
 		"also list what asks a registry in a cluster of this `VERSION`, as 4.20, and sets without a pool")
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	return cmd
 }
 

@@ -56,7 +56,6 @@ The exit code is 3 if there is one.`,
 	cli.Files(cmd.Flags(), "lock", "json")
 	cli.Under("Lock", cmd.Flags())
 	in.output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	return cmd
 }
 

@@ -50,7 +50,6 @@ func verifyCommand() *cobra.Command {
 	cli.Files(cmd.Flags(), "key", "pub", "pem")
 	cli.Under("Inputs", cmd.Flags())
 	output.Add(cmd.Flags())
-	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
 	return cmd
 }

@@ -82,7 +82,7 @@ func (c *Client) Version(ctx context.Context) (name, version string, err error) 
 
 // ErrNoAnswer is a runtime that does not answer.
 var ErrNoAnswer = fault.New(fault.Other, "CRI-O does not answer",
-	"check that crio.service runs, and run it as root; --socket sets the path of its socket")
+	"check that crio.service runs, and run it as root; the setting socket is the path of its socket")
 
 // cause is the innermost error text, which gRPC wraps in others.
 func cause(err error) string {

@@ -37,7 +37,7 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 	if m.DryRun && fetch.Is(a.Source) {
 		return stores.Attached{}, fmt.Errorf("%s: %w", a.Source, ErrRemoteDryRun)
 	}
-	client, err := cri.Dial(n.s.Socket)
+	client, err := cri.Dial(n.conf.Socket)
 	if err != nil {
 		return stores.Attached{}, err
 	}
@@ -81,7 +81,7 @@ func (a attaching) List(ctx context.Context) error {
 // answers reports whether CRI-O runs. Without it, a store is attached and checked less: it may be what
 // CRI-O needs to start.
 func (n *Node) answers(ctx context.Context, client *cri.Client) bool {
-	if !listens(n.s.Socket) {
+	if !listens(n.conf.Socket) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -93,7 +93,7 @@ func (n *Node) answers(ctx context.Context, client *cri.Client) bool {
 // attach waits for the base of a store that udev attaches: of two media that are in drives at boot,
 // the one with the base may be found second. The store is copied again once its base is there.
 func (n *Node) attach(ctx context.Context, m stores.Manager, a stores.AttachOptions) (stores.Attached, error) {
-	for deadline, tries := time.Now().Add(n.s.Pass.Wait), 1; ; tries++ {
+	for deadline, tries := time.Now().Add(n.s.Wait), 1; ; tries++ {
 		attached, err := m.Attach(ctx, a)
 		var noBase *stores.NoBaseError
 		if !a.Auto || !errors.As(err, &noBase) {
@@ -174,11 +174,11 @@ func notIn(others, images []pinset.Image) []pinset.Image {
 // already makes one. That process may end without having read these sets; ApplySets then makes the
 // pass itself.
 func (n *Node) ApplySets(ctx context.Context) (runtime.Status, error) {
-	if previous, err := statusFile(n.s.Status).load(); err == nil {
+	if previous, err := statusFile(n.conf.Status).load(); err == nil {
 		n = n.withPools(previous)
 	}
 	said := false
-	for deadline := time.Now().Add(n.s.Pass.Wait); ; {
+	for deadline := time.Now().Add(n.s.Wait); ; {
 		r, end, err := n.lockedReconciler(ctx, 0)
 		if err == nil {
 			defer end()

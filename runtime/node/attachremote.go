@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/fetch"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/storage/fault"
@@ -37,8 +39,12 @@ func (n *Node) attachRemote(
 	if err != nil {
 		return attached, fmt.Errorf("keys: %w", err)
 	}
+	least := runtime.DefaultLeastRate
+	if n.conf.LeastRate != nil {
+		least = *n.conf.LeastRate
+	}
 	how := fetch.Options{
-		Keys: keys, Digest: a.Digest, Stall: n.s.Pass.Stall, Least: int64(n.s.Pass.LeastRate),
+		Keys: keys, Digest: a.Digest, Stall: n.conf.Stall.Or(5 * time.Minute), Least: int64(least),
 		Done: func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }, Note: a.Progress.Note,
 	}
 	found, err := fetch.Find(ctx, a.Source, how)

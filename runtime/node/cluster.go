@@ -13,7 +13,7 @@ import (
 )
 
 // clusterFile is the document with what is known of the cluster.
-func (n *Node) clusterFile() string { return filepath.Join(n.s.State, cluster.KnownFile) }
+func (n *Node) clusterFile() string { return filepath.Join(n.conf.StateDir, cluster.KnownFile) }
 
 // errNotKnown means that nobody knows which sets of the cluster count for the node, so none may be taken for removed.
 var errNotKnown = errors.New("the sets of the cluster for this node are not known yet")
@@ -45,7 +45,7 @@ func (n *Node) choose(k cluster.Known) (chosen []pinset.Set, noPool []string, er
 	labelled := func(s pinset.Set) bool { _, ok := s.Labels[pinset.RoleLabel]; return ok }
 	if pools == nil && err == nil && slices.ContainsFunc(sets, labelled) {
 		errs = append(errs, fmt.Errorf("%w: the API does not have the node %s, or does not show it", errNotKnown,
-			n.s.Pass.Node))
+			n.conf.NodeName))
 	}
 	chosen, noPool = cluster.Choose(sets, pools, n.managed)
 	return chosen, noPool, errors.Join(errs...)
@@ -67,7 +67,7 @@ func (n *Node) clusterStatus() *runtime.ClusterStatus {
 
 // operatorSets is what the Machine Config Operator reports of the sets that count for the node; nil if it does not pin.
 func (n *Node) operatorSets(k cluster.Known, chosen []pinset.Set) (all []runtime.OperatorSet) {
-	if owner, err := n.owner(); err != nil || owner != runtime.MCO {
+	if n.owner() != runtime.MCO {
 		return nil
 	}
 	for _, set := range chosen {

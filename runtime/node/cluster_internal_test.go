@@ -46,7 +46,7 @@ func nodeOfCluster(t *testing.T, k cluster.Known, managed bool) *Node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Open(Settings{Sets: filepath.Join(dir, "sets.d"), State: dir, CRIODir: filepath.Join(dir, "crio")})
+	return Open(Settings{Set: []string{"setsDir=" + filepath.Join(dir, "sets.d"), "stateDir=" + dir, "crioDir=" + filepath.Join(dir, "crio")}})
 }
 
 // The sets of a node are those of its folder and those of its cluster; what is not known of the cluster is an error, so
@@ -73,7 +73,7 @@ func TestSetsOfTheFolderAndOfTheCluster(t *testing.T) {
 		"worker":       {nil, false, nil, "both/4: a b; own: o; every/1: e", ""},
 		"infra":        {func(k *cluster.Known) { k.Roles = []string{"infra"} }, false, nil, "both: a; own: o; every/1: e; infra/1: i", ""},
 		"OpenShift":    {nil, true, nil, "both/4: a b; own: o", ""},
-		"--pool":       {func(k *cluster.Known) { k.Registered = false }, false, []string{"infra"}, "both: a; own: o; every/1: e; infra/1: i", ""},
+		"its pools":    {func(k *cluster.Known) { k.Registered = false }, false, []string{"infra"}, "both: a; own: o; every/1: e; infra/1: i", ""},
 		"never listed": {func(k *cluster.Known) { k.ResourceVersion, k.Sets = "", nil }, false, nil, "both: a; own: o", unknown},
 		"not registered": {func(k *cluster.Known) { k.Registered = false }, false, nil, "both: a; own: o; every/1: e",
 			unknown},
@@ -91,7 +91,7 @@ func TestSetsOfTheFolderAndOfTheCluster(t *testing.T) {
 				test.change(&k)
 			}
 			o := nodeOfCluster(t, k, test.managed)
-			o.s.Pass.Pools = test.pools
+			o.conf.Pools = test.pools
 			sets, err := o.readSets()
 			if got := describe(sets); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
@@ -131,9 +131,9 @@ func TestNodeWithoutSets(t *testing.T) {
 	brought := stores.State{Version: stores.StateVersion, Releases: []stores.Release{
 		{ReleaseID: pinset.ReleaseID{Name: "a"}}, {ID: digest.FromString("b"), Sets: map[string]string{"s.yaml": "s"}},
 	}}
-	removed := func(n *Node) error { return os.RemoveAll(n.s.Sets) }
+	removed := func(n *Node) error { return os.RemoveAll(n.conf.SetsDir) }
 	optional := func(n *Node) error {
-		return os.WriteFile(n.given.Config, layout.NodeConfig{Sets: layout.SetsOptional}.Render(), 0o644)
+		return os.WriteFile(n.s.Config, layout.NodeConfig{Sets: layout.SetsOptional}.Render(), 0o644)
 	}
 	for name, test := range map[string]struct {
 		known   cluster.Known
@@ -151,15 +151,15 @@ func TestNodeWithoutSets(t *testing.T) {
 		"of an API with none":                {known: listed},
 		"of an API, and had those of stores": {known: listed, state: brought, want: runtime.ErrNoSets},
 		"of an API that is not known":        {known: unlisted, change: optional, want: errNotKnown},
-		"of an API that is asked first":      {change: func(n *Node) error { n.given.Kubeconfig = "k"; return nil }},
+		"of an API that is asked first":      {change: func(n *Node) error { n.s.Set = append(n.s.Set, "kubeconfig=k"); return nil }},
 		"of the operator":                    {managed: true, state: brought},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := nodeOfCluster(t, test.known, test.managed)
-			n.given.Config = filepath.Join(n.s.State, "node.json")
+			n.s.Config = filepath.Join(n.conf.StateDir, "node.json")
 			state, err := json.Marshal(test.state)
-			dir := filepath.Join(n.s.State, layout.AttachedDir)
-			err = errors.Join(err, os.RemoveAll(n.s.Sets), os.MkdirAll(n.s.Sets, 0o755))
+			dir := filepath.Join(n.conf.StateDir, layout.AttachedDir)
+			err = errors.Join(err, os.RemoveAll(n.conf.SetsDir), os.MkdirAll(n.conf.SetsDir, 0o755))
 			if test.state.Version > 0 {
 				err = errors.Join(err, os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, layout.StateFile), state, 0o600))
 			}
@@ -178,8 +178,8 @@ func TestNodeWithoutSets(t *testing.T) {
 
 // otherPool gives a node only a set of another pool.
 func otherPool(n *Node) error {
-	n.given.Pass.Pools = []string{"worker"}
+	n.s.Set = append(n.s.Set, "pools=worker")
 	text := strings.Replace(string(sample.SetNamed("s", pin("a"))), "metadata:", "metadata:\n  labels:\n    "+
 		pinset.RoleLabel+": infra", 1)
-	return os.WriteFile(filepath.Join(n.s.Sets, "s.yaml"), []byte(text), 0o644)
+	return os.WriteFile(filepath.Join(n.conf.SetsDir, "s.yaml"), []byte(text), 0o644)
 }

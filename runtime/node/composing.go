@@ -50,7 +50,7 @@ func (c *composing) Note(line string) {
 
 // composingFile has the status of the store that is put together at present.
 func (n *Node) composingFile() statusFile {
-	return statusFile(filepath.Join(filepath.Dir(n.s.Status), "attach.json"))
+	return statusFile(filepath.Join(filepath.Dir(n.conf.Status), "attach.json"))
 }
 
 // report publishes the progress. Errors are ignored: the work goes on without.

@@ -16,7 +16,7 @@ import (
 // Others see how far a store is that is put together, until it is complete; the progress that a killed process has
 // left does not count.
 func TestProgressOfAStoreThatIsPutTogether(t *testing.T) {
-	o := Open(Settings{Status: filepath.Join(t.TempDir(), "run", "status.json")})
+	o := Open(Settings{Set: []string{"status=" + filepath.Join(t.TempDir(), "run", "status.json")}})
 	thin := digest.FromString("thin")
 	of := stores.Store{Thin: thin, ReleaseID: pinset.ReleaseID{Name: "a", Number: 2}, Slot: "1", Images: 3, Size: 4}
 	var called int64

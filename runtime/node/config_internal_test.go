@@ -21,7 +21,7 @@ func TestSlotsOfStorageConf(t *testing.T) {
 		[]byte("[storage.options]\nadditionalimagestores = [\""+slot+"/\", \"/other\"]\n"), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	n := Open(Settings{CRIODir: filepath.Join(root, "etc/crio"), State: root})
+	n := Open(Settings{Set: []string{"crioDir=" + filepath.Join(root, "etc/crio"), "stateDir=" + root}})
 	_, configured, others := n.slots()
 	if err := n.crioErr; err != nil || len(configured) != 1 || filepath.Base(configured[0]) != "2" || !slices.Equal(others, []string{"/other"}) {
 		t.Errorf("got the slots %v and the stores %v, %v, want slot 2 and /other", configured, others, err)
@@ -65,7 +65,7 @@ func TestInsecureRegistriesOfCRIO(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer client.Close()
-			o := Open(Settings{Socket: server.Socket})
+			o := Open(Settings{Set: []string{"socket=" + server.Socket}})
 			if got := o.insecure(t.Context(), client, crio.Config{Insecure: []string{"10.0.0.1:5000"}}); !slices.Equal(got, want) {
 				t.Errorf("got %v, want %v", got, want)
 			}

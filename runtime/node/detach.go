@@ -74,12 +74,12 @@ func (n *Node) managerAndRoots(ctx context.Context) (m stores.Manager, roots []s
 	if m, err = n.manager(); err != nil {
 		return m, nil, err
 	}
-	client, err := cri.Dial(n.s.Socket)
+	client, err := cri.Dial(n.conf.Socket)
 	if err != nil {
 		return m, nil, err
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(ctx, n.s.Pass.Wait)
+	ctx, cancel := context.WithTimeout(ctx, n.s.Wait)
 	defer cancel()
 	if _, _, err := client.Version(ctx); err != nil {
 		return m, nil, err

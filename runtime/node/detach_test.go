@@ -13,7 +13,6 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -179,8 +178,8 @@ func TestPinsOfTheOperatorAreWanted(t *testing.T) {
 	folders, pins := buildDeltas(t, 1)
 	m := newManager(t, folders[0], "100m")
 	etc := t.TempDir()
-	o := Open(Settings{State: filepath.Dir(m.Dir), Sets: m.Sets, CRIODir: etc, Keys: m.Keys})
-	o.given.Pass.Owner = runtime.MCO
+	o := Open(Settings{Set: []string{"stateDir=" + filepath.Dir(m.Dir), "setsDir=" + m.Sets, "crioDir=" + etc, "keysDir=" + m.Keys}})
+	o.s.Set = append(o.s.Set, "owner=mco")
 	for _, err := range []error{
 		os.MkdirAll(filepath.Join(etc, "crio.conf.d"), 0o755), os.MkdirAll(m.Sets, 0o755),
 		os.WriteFile(filepath.Join(etc, "crio.conf.d/50-pinned-images"),
@@ -208,7 +207,7 @@ func TestStateBehindALink(t *testing.T) {
 	if err := os.Symlink(filepath.Dir(m.Dir), link); err != nil {
 		t.Fatal(err)
 	}
-	linked, err := Open(Settings{State: link, Sets: m.Sets, CRIODir: t.TempDir(), Keys: m.Keys}).manager()
+	linked, err := Open(Settings{Set: []string{"stateDir=" + link, "setsDir=" + m.Sets, "crioDir=" + t.TempDir(), "keysDir=" + m.Keys}}).manager()
 	if err != nil {
 		t.Fatal(err)
 	}

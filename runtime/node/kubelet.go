@@ -34,7 +34,7 @@ type admission struct {
 func (n *Node) readAdmission(c kubelet.Config) (admission, error) {
 	slots, _, others := n.slots()
 	names, err := stores.Names(append(slots, others...)...)
-	return admission{Config: c, dir: n.s.KubeletDir, names: names}, err
+	return admission{Config: c, dir: kubelet.Dir, names: names}, err
 }
 
 // check returns why pods may not use images, which pods these are, and what cures it.

@@ -18,7 +18,7 @@ var ErrBusy = fault.New(fault.Busy, "another pinbox-node is running",
 
 // lock waits until no other process makes passes. The caller calls unlock.
 func (n *Node) lock(ctx context.Context, wait time.Duration) (unlock func(), err error) {
-	file := statusFile(n.s.Status).lock()
+	file := statusFile(n.conf.Status).lock()
 	// Another user who could open the lock could hold it. The folder of the status is for all.
 	if err := errors.Join(
 		os.MkdirAll(filepath.Dir(filepath.Dir(file)), 0o755), os.MkdirAll(filepath.Dir(file), 0o700)); err != nil {

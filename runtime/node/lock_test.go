@@ -10,7 +10,7 @@ import (
 // Everybody may read the status, and only root may open the lock of passes: who can open it can hold it.
 func TestLockOfPassesIsPrivate(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "run")
-	o := Open(Settings{Status: filepath.Join(run, "status.json")})
+	o := Open(Settings{Set: []string{"status=" + filepath.Join(run, "status.json")}})
 	release, err := o.lock(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)

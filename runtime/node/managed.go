@@ -79,26 +79,22 @@ func (r rendered) pins() bool {
 }
 
 // owner returns who writes the pins.
-func (n *Node) owner() (runtime.Owner, error) {
-	switch n.s.Pass.Owner {
-	case "", "auto":
-		switch {
-		case n.conf.Pins == layout.PinsNode && (!n.managed || !n.rendered.pins()):
-			return runtime.Pinbox, nil
-		case n.managed, n.conf.Pins == layout.PinsOperator:
-			return runtime.MCO, nil
-		}
-		return runtime.Pinbox, nil
-	case runtime.Pinbox, runtime.MCO:
-		return n.s.Pass.Owner, nil
+func (n *Node) owner() runtime.Owner {
+	switch {
+	case n.conf.Owner != "" && n.conf.Owner != "auto":
+		return runtime.Owner(n.conf.Owner)
+	case n.conf.Pins == layout.PinsNode && (!n.managed || !n.rendered.pins()):
+		return runtime.Pinbox
+	case n.managed, n.conf.Pins == layout.PinsOperator:
+		return runtime.MCO
 	}
-	return "", fmt.Errorf("%w: owner %s: it is pinbox, mco or auto", runtime.ErrOptions, n.s.Pass.Owner)
+	return runtime.Pinbox
 }
 
-// poolNames are the pools of the node: those of the options, or those that the operator has.
+// poolNames are the pools of the node: those of the settings, or those that the operator has.
 func (n *Node) poolNames() []string {
-	if len(n.s.Pass.Pools) > 0 {
-		return n.s.Pass.Pools
+	if len(n.conf.Pools) > 0 {
+		return n.conf.Pools
 	}
 	return n.rendered.pools()
 }

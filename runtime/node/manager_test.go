@@ -17,7 +17,6 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
-	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/stores/mount"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -58,9 +57,7 @@ func newManagerIn(t *testing.T, base, state, sets string) stores.Manager {
 			t.Fatal(err)
 		}
 	}
-	o := Open(Settings{
-		State: state, Sets: sets, CRIODir: t.TempDir(), Keys: filepath.Join(etc, "keys.d"), Config: filepath.Join(etc, "node.json"),
-	})
+	o := Open(Settings{Set: []string{"stateDir=" + state, "setsDir=" + sets, "crioDir=" + t.TempDir(), "keysDir=" + filepath.Join(etc, "keys.d")}, Config: filepath.Join(etc, "node.json")})
 	m, err := o.manager()
 	if err != nil {
 		t.Fatal(err)
@@ -275,9 +272,7 @@ func TestAutoAttachBeforeItsBase(t *testing.T) {
 	folders, _ := buildReleases(t, 2, 1)
 	m := newManager(t, folders[0], "100m")
 	waiting, done := make(chan error, 1), make(chan error, 1)
-	o := Open(Settings{
-		Pass: runtime.Options{Wait: time.Minute}, Waiting: func(reason error) { waiting <- reason },
-	})
+	o := Open(Settings{Wait: time.Minute, Waiting: func(reason error) { waiting <- reason }})
 	go func() {
 		_, err := o.attach(t.Context(), m, stores.AttachOptions{Source: folders[2], Auto: true})
 		done <- err
@@ -290,7 +285,7 @@ func TestAutoAttachBeforeItsBase(t *testing.T) {
 		t.Error(err)
 	}
 	wantMounted(t, m, 2)
-	o.s.Pass.Wait = 0
+	o.s.Wait = 0
 	if _, err := o.attach(t.Context(), newManager(t, folders[0], "100m"),
 		stores.AttachOptions{Source: folders[2], Auto: true}); !errors.Is(err, stores.ErrNoBase) {
 		t.Errorf("got %v, want %v", err, stores.ErrNoBase)

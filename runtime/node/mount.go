@@ -18,7 +18,7 @@ import (
 func (n *Node) Mount(ctx context.Context) ([]runtime.StoreStatus, error) {
 	m, configErr := n.manager()
 	m.Unconfigured = configErr != nil
-	starts := sync.OnceValue(func() bool { return stopped(ctx, n.s.Socket) })
+	starts := sync.OnceValue(func() bool { return stopped(ctx, n.conf.Socket) })
 	all, err := m.Reconcile(ctx, starts)
 	return storeStatuses(all), errors.Join(configErr, err, n.linkArtifacts(), n.mend(ctx, starts()))
 }

@@ -3,68 +3,38 @@ package node
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
 	"github.com/pinbox/pinbox/runtime/cri"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/disk"
-	"github.com/pinbox/pinbox/runtime/kubelet"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
-// DefaultCRIODir is the folder of CRI-O's configuration.
-const DefaultCRIODir = "/etc/crio"
-
-// Settings are the paths of a node, and the options of its passes. The zero value is a node that
-// pinbox has built.
+// Settings are those of a call. The zero value is a node that pinbox has built.
 type Settings struct {
-	// Pass are the options of a pass. Owner "" or "auto" detects whether the Machine Config Operator
-	// manages the node; Node "" is the host name; Limits.GCPercent 0 is the kubelet's.
-	Pass runtime.Options
-	// Log has what passes do; nil for nothing.
-	Log *slog.Logger
-	// Socket of CRI-O, and CRIODir the folder of its configuration.
-	Socket, CRIODir string
-	// Sets is the folder of the sets.
-	Sets string
-	// Config is the file of the node's settings, and Keys the folder of the keys that it trusts. Neither follows from the
-	// place of something else.
-	Config, Keys string
-	// Kubeconfig is the file with the address of a cluster's API, whose sets count, too, and credentials; or
-	// cluster.InCluster. Run follows them; every verb uses those that are known.
-	Kubeconfig string
-	// Condition means that Run writes a condition of the Node in the cluster.
-	Condition bool
-	// Jitter is the most by which Run delays a pass after a change in the cluster, at random.
-	Jitter time.Duration
+	// Config is the file of the node's settings; "" means layout.NodeConfigPath.
+	Config string
+	// Set has settings "NAME=VALUE" in place of those of the file.
+	Set []string
+	// Wait is how long to wait for CRI-O, or for another process. AnyWait means that the file may set another time.
+	Wait    time.Duration
+	AnyWait bool
 	// DryRun makes Attach, Detach, DetachUnused and Compact change nothing.
 	DryRun bool
-	// Status is the file of the status. The lock of passes is in the same folder.
-	Status string
-	// MetricsFile is the file of the metrics; "" is metrics.prom in the folder of the status. Run also serves them at
-	// Metrics, an address of loopback, unless that is "".
-	MetricsFile, Metrics string
-	// State is the folder of the read-only stores and of the state.
-	State string
-	// Staging is the folder where CRI-O keeps blobs until they are unpacked; "" is the one
-	// that CRI-O is configured with.
-	Staging string
-	// RegistriesConf and RegistriesDir replace those below /etc/containers.
-	RegistriesConf, RegistriesDir string
-	// Reload is how CRI-O is reloaded: by "systemd", by a "signal", or by a command; ""
-	// or "auto" is by systemd where that runs, else by a signal.
-	Reload string
-	// CRIOLog is the file of CRI-O's log; "" means the journal.
-	CRIOLog string
-	// KubeletDir is the folder of the kubelet's state.
-	KubeletDir string
+	// Log has what passes do; nil for nothing.
+	Log *slog.Logger
 	// Waiting is called once with the reason of a wait: ErrBusy, or stores.ErrNoBase. nil is
 	// fine.
 	Waiting func(error)
@@ -73,10 +43,9 @@ type Settings struct {
 // Node is an opened node: its settings, and what other programs may change on it at any time, as it was when the node
 // was opened. Its verbs are its methods; a pass opens it anew.
 type Node struct {
-	given Settings
-	s     Settings // with their defaults
-	// conf is the file of the settings. What cannot be read of it and of CRI-O's files has its defaults; the verbs that
-	// need them return the errors.
+	s Settings
+	// conf is the file of the settings, with their defaults. What cannot be read of it and of CRI-O's files has its
+	// defaults; the verbs that need them return the errors.
 	conf    layout.NodeConfig
 	confErr error
 	crio    crio.Effective
@@ -88,68 +57,97 @@ type Node struct {
 
 // Open returns the node with these settings.
 func Open(s Settings) *Node {
-	n := &Node{given: s}
-	s.Socket = cmp.Or(s.Socket, cri.DefaultSocket)
-	s.CRIODir = cmp.Or(s.CRIODir, DefaultCRIODir)
-	s.Sets = cmp.Or(s.Sets, layout.SetsDir)
 	s.Config = cmp.Or(s.Config, layout.NodeConfigPath)
-	s.Keys = cmp.Or(s.Keys, layout.KeysDir)
-	s.Status = cmp.Or(s.Status, layout.StatusPath)
-	s.MetricsFile = cmp.Or(s.MetricsFile, filepath.Join(filepath.Dir(s.Status), "metrics.prom"))
-	s.State = cmp.Or(s.State, layout.NodeDir)
-	s.KubeletDir = cmp.Or(s.KubeletDir, kubelet.Dir)
-	s.Reload = cmp.Or(s.Reload, "auto")
-	if s.Pass.Node == "" {
-		s.Pass.Node, _ = os.Hostname() // only messages have the name
-		s.Pass.Node = cmp.Or(s.Pass.Node, "this node")
-	}
 	if s.Waiting == nil {
 		s.Waiting = func(error) {}
 	}
-	n.s = s
+	n := &Node{s: s}
 	n.conf, n.confErr = layout.ReadNodeConfig(s.Config)
-	root := filepath.Dir(filepath.Dir(filepath.Clean(s.CRIODir))) // storage.conf is in the same etc
-	n.crio, n.crioErr = crio.ReadEffective(input.Dir(s.CRIODir), func(name string) ([]byte, error) {
+	for _, text := range s.Set {
+		n.confErr = errors.Join(n.confErr, n.conf.Set(text))
+	}
+	c := &n.conf
+	if s.AnyWait {
+		n.s.Wait = c.Wait.Or(s.Wait)
+	}
+	for _, setting := range []struct {
+		of    *string
+		value string
+	}{
+		{&c.Socket, cri.DefaultSocket}, {&c.CRIODir, "/etc/crio"}, {&c.SetsDir, layout.SetsDir}, {&c.KeysDir, layout.KeysDir},
+		{&c.StateDir, layout.NodeDir}, {&c.Status, layout.StatusPath}, {&c.Reload, "auto"},
+	} {
+		*setting.of = cmp.Or(*setting.of, setting.value)
+	}
+	c.MetricsFile = cmp.Or(c.MetricsFile, filepath.Join(filepath.Dir(c.Status), "metrics.prom"))
+	if c.NodeName == "" {
+		c.NodeName, _ = os.Hostname() // only messages have the name
+		c.NodeName = cmp.Or(c.NodeName, "this node")
+	}
+	root := filepath.Dir(filepath.Dir(filepath.Clean(c.CRIODir))) // storage.conf is in the same etc
+	n.crio, n.crioErr = crio.ReadEffective(input.Dir(c.CRIODir), func(name string) ([]byte, error) {
 		content, err := input.Config(filepath.Join(root, name))
 		return content, fault.Ignore(err, fs.ErrNotExist)
 	})
-	n.rendered, n.managed = readRendered(s.CRIODir)
+	n.rendered, n.managed = readRendered(c.CRIODir)
 	return n
 }
 
+// Socket is that of CRI-O.
+func (n *Node) Socket() string { return n.conf.Socket }
+
 // reopen returns the node as it is now.
-func (n *Node) reopen() *Node { return Open(n.given) }
+func (n *Node) reopen() *Node { return Open(n.s) }
 
 // ask asks CRI-O what it runs with, since options of its command line may come before its files.
 func (n *Node) ask(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	n.crio.Ask(ctx, n.s.Socket)
+	n.crio.Ask(ctx, n.conf.Socket)
 }
 
 // withPools is the node with the pools of an earlier status, if it has none by its settings.
 func (n *Node) withPools(previous runtime.Status) *Node {
-	if len(n.s.Pass.Pools) > 0 {
+	if len(n.conf.Pools) > 0 || len(previous.Pools) == 0 {
 		return n
 	}
-	s := n.given
-	s.Pass.Pools = previous.Pools
+	s := n.s
+	s.Set = append(slices.Clone(s.Set), "pools="+strings.Join(previous.Pools, ","))
 	return Open(s)
+}
+
+// passOptions are the options of a pass.
+func (n *Node) passOptions() runtime.Options {
+	c := n.conf
+	o := runtime.Options{
+		Node: c.NodeName, Pools: c.Pools, Owner: n.owner(), Parallel: c.Parallel, Rate: c.Rate,
+		Prune: c.Prune, Retry: runtime.Retry{First: time.Duration(c.Retry)}, Stall: time.Duration(c.Stall), Wait: n.s.Wait,
+	}
+	o.Limits.Reserve, o.Limits.GCPercent = n.reserve(), c.GCThreshold
+	return o
+}
+
+// reserve is the space to leave free.
+func (n *Node) reserve() bytesize.Reserve {
+	if n.conf.Reserve == nil {
+		return runtime.DefaultReserve
+	}
+	return *n.conf.Reserve
 }
 
 // stateDir is the folder of the state without symbolic links, as in /proc/self/mountinfo.
 func (n *Node) stateDir() string {
-	if path, err := filepath.EvalSymlinks(n.s.State); err == nil {
+	if path, err := filepath.EvalSymlinks(n.conf.StateDir); err == nil {
 		return path
 	}
-	return n.s.State // it does not exist yet
+	return n.conf.StateDir // it does not exist yet
 }
 
 // fits returns an ErrSpace if a file of so many bytes does not fit in the folder of the state.
 func (n *Node) fits(bytes int64) error {
-	space, err := disk.Measure(n.s.State)
+	space, err := disk.Measure(n.conf.StateDir)
 	if err != nil {
 		return err
 	}
-	return n.s.Pass.Limits.CheckFile(space, bytes)
+	return runtime.Limits{Node: n.conf.NodeName, Reserve: n.reserve()}.CheckFile(space, bytes)
 }

@@ -17,7 +17,7 @@ const pollInterval = 5 * time.Second
 
 // Pass makes one pass. If another process makes one, it waits for that.
 func (n *Node) Pass(ctx context.Context) (runtime.Status, error) {
-	r, end, err := n.lockedReconciler(ctx, n.s.Pass.Wait)
+	r, end, err := n.lockedReconciler(ctx, n.s.Wait)
 	if err != nil {
 		return runtime.Status{}, err
 	}
@@ -25,28 +25,33 @@ func (n *Node) Pass(ctx context.Context) (runtime.Status, error) {
 	return r.Pass(ctx)
 }
 
-// Run makes a pass whenever the sets change, and one in every interval, until ctx ends; an
-// interval of 0 is the default.
-func (n *Node) Run(ctx context.Context, interval time.Duration, log *slog.Logger) error {
-	r, end, err := n.lockedReconciler(ctx, n.s.Pass.Wait)
+// defaultJitter is how late a pass may begin after a change in the cluster.
+const defaultJitter = 10 * time.Second
+
+// Run makes a pass whenever the sets change, and one in every interval, until ctx ends.
+func (n *Node) Run(ctx context.Context, log *slog.Logger) error {
+	r, end, err := n.lockedReconciler(ctx, n.s.Wait)
 	if err != nil {
 		return err
 	}
 	defer end()
 	m := r.Node.(*machine)
-	changes := watch.Changes(ctx, n.s.Sets, pollInterval)
-	if n.s.Metrics != "" {
-		if m.metrics, err = serveMetrics(ctx, n.s.Metrics, log); err != nil {
+	changes := watch.Changes(ctx, n.conf.SetsDir, pollInterval)
+	if n.conf.Metrics != "" {
+		if m.metrics, err = serveMetrics(ctx, n.conf.Metrics, log); err != nil {
 			return err
 		}
 	}
-	if n.s.Kubeconfig != "" {
-		owner, _ := n.owner() // the reconciler has checked it
+	if n.conf.Kubeconfig != "" {
+		jitter := defaultJitter
+		if n.conf.Jitter != nil {
+			jitter = time.Duration(*n.conf.Jitter)
+		}
 		statuses, report := cluster.Latest()
 		m.report = report
 		ofCluster, err := cluster.Follow(ctx, cluster.Options{
-			Kubeconfig: n.s.Kubeconfig, Node: n.s.Pass.Node, File: n.clusterFile(), Jitter: n.s.Jitter,
-			Log: log, Statuses: statuses, Condition: n.s.Condition, Operator: owner == runtime.MCO,
+			Kubeconfig: n.conf.Kubeconfig, Node: n.conf.NodeName, File: n.clusterFile(), Jitter: jitter,
+			Log: log, Statuses: statuses, Condition: n.conf.NodeCondition, Operator: n.owner() == runtime.MCO,
 		})
 		if err != nil {
 			return fmt.Errorf("follow the cluster: %w", err)
@@ -54,7 +59,7 @@ func (n *Node) Run(ctx context.Context, interval time.Duration, log *slog.Logger
 		changes = watch.Merge(ctx, changes, ofCluster)
 	}
 	agent := runtime.Agent{
-		Reconciler: r, Service: systemd.Service{}, Log: log, Changes: changes, Interval: interval,
+		Reconciler: r, Service: systemd.Service{}, Log: log, Changes: changes, Interval: time.Duration(n.conf.Interval),
 	}
 	agent.Run(ctx)
 	return nil

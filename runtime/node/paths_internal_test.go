@@ -15,7 +15,7 @@ import (
 // look for them beside that folder: a node with keys attached a store without a signature.
 func TestKeysDoNotFollowTheSets(t *testing.T) {
 	dir := t.TempDir()
-	o := Open(Settings{Sets: filepath.Join(dir, "sets.d"), CRIODir: dir, State: dir})
+	o := Open(Settings{Set: []string{"setsDir=" + filepath.Join(dir, "sets.d"), "crioDir=" + dir, "stateDir=" + dir}})
 	beside := filepath.Join(dir, filepath.Base(layout.NodeConfigPath))
 	if err := os.WriteFile(beside, []byte("no settings"), 0o644); err != nil {
 		t.Fatal(err)
@@ -24,12 +24,13 @@ func TestKeysDoNotFollowTheSets(t *testing.T) {
 	if err != nil || m.Keys != layout.KeysDir {
 		t.Errorf("got the keys %s, %v, want %s", m.Keys, err, layout.KeysDir)
 	}
-	o.given.Keys, o.given.Config = filepath.Join(dir, "keys"), filepath.Join(dir, "settings.json")
-	if err := os.WriteFile(o.given.Config, []byte(`{"version": 1, "signed": "required"}`), 0o644); err != nil {
+	keys := filepath.Join(dir, "keys")
+	o.s.Set, o.s.Config = append(o.s.Set, "keysDir="+keys), filepath.Join(dir, "settings.json")
+	if err := os.WriteFile(o.s.Config, []byte(`{"version": 1, "signed": "required"}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = o.reopen().manager(); err != nil || m.Keys != o.given.Keys || !m.Signed {
-		t.Errorf("got the keys %s, signatures required %v, %v; want %s and true", m.Keys, m.Signed, err, o.given.Keys)
+	if m, err = o.reopen().manager(); err != nil || m.Keys != keys || !m.Signed {
+		t.Errorf("got the keys %s, signatures required %v, %v; want %s and true", m.Keys, m.Signed, err, keys)
 	}
 }
 

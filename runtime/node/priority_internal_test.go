@@ -24,7 +24,7 @@ func TestPriorityIsRestored(t *testing.T) {
 	}
 	before := nice()
 	dir := t.TempDir()
-	o := Open(Settings{Sets: filepath.Join(dir, "sets.d"), CRIODir: dir, Status: filepath.Join(dir, "status.json")})
+	o := Open(Settings{Set: []string{"setsDir=" + filepath.Join(dir, "sets.d"), "crioDir=" + dir, "status=" + filepath.Join(dir, "status.json")}})
 	if _, err := o.Verify(t.Context(), stores.VerifyOptions{}); nice() != before {
 		t.Errorf("got the niceness %d after %v, want %d", nice(), err, before)
 	}

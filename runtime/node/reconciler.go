@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/runtime/wanted"
+	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -63,21 +64,18 @@ func (n *Node) Reconciler() (r *runtime.Reconciler, end func(), err error) {
 
 // reconciler is Reconciler. One that only reads has the pools of the last pass, if the node has none by its settings.
 func (n *Node) reconciler(readOnly bool) (r *runtime.Reconciler, end func(), err error) {
-	previous, noPrevious := statusFile(n.s.Status).load()
+	previous, noPrevious := statusFile(n.conf.Status).load()
 	if noPrevious == nil && readOnly {
 		n = n.withPools(previous)
 	}
-	if _, err = n.owner(); err != nil {
-		return nil, nil, err
-	}
-	client, err := cri.Dial(n.s.Socket)
+	client, err := cri.Dial(n.conf.Socket)
 	if err != nil {
 		return nil, nil, err
 	}
 	m := &machine{node: n, client: client, readOnly: readOnly}
 	r = &runtime.Reconciler{
 		Runtime: client, Images: client, Node: m, Stores: m, Log: n.s.Log,
-		Pins: &crio.Pins{Dir: n.s.CRIODir, Reload: n.reloader(), Log: n.logReader()},
+		Pins: &crio.Pins{Dir: n.conf.CRIODir, Reload: n.reloader(), Log: n.logReader()},
 	}
 	if noPrevious == nil {
 		r.Continue(previous)
@@ -90,11 +88,8 @@ func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, er
 	n := m.node.reopen()
 	m.node = n
 	n.ask(ctx)
-	conf.Options = n.s.Pass
+	conf.Options = n.passOptions()
 	o := &conf.Options
-	if o.Owner, err = n.owner(); err != nil {
-		return conf, err
-	}
 	controlPlane := slices.Contains(o.Pools, "master") || slices.Contains(o.Pools, "control-plane")
 	if o.Parallel == 0 && o.Rate == 0 && controlPlane {
 		o.Parallel = 2
@@ -112,18 +107,22 @@ func (m *machine) Configure(ctx context.Context) (conf runtime.Configuration, er
 	slots = append(slots, others...)
 	hidden, hiddenErr := n.hidden()
 	conf.Disk = stores.Disk{
-		Slots: slots, Hidden: hidden, Sets: n.s.Sets, Staging: cmp.Or(n.s.Staging, n.crio.Staging()),
+		Slots: slots, Hidden: hidden, Sets: n.conf.SetsDir, Staging: cmp.Or(n.conf.StagingDir, n.crio.Staging()),
 		RunRoots: n.crio.RunRoots(),
 	}
 	conf.Aside = n.aside(hidden...)
 	conf.Manifests = registry.Client{
 		AuthFile: n.crio.AuthFile, Insecure: n.insecure(ctx, m.client, n.crio.Config),
-		Cache: filepath.Join(n.s.State, "manifests"), ReadOnly: m.readOnly,
-		RegistriesConf: n.s.RegistriesConf, RegistriesDir: n.s.RegistriesDir,
+		Cache: filepath.Join(n.conf.StateDir, "manifests"), ReadOnly: m.readOnly,
+		RegistriesConf: n.conf.RegistriesConf, RegistriesDir: n.conf.RegistriesDir,
 	}
 	conf.Volumes = ownStore{node: n, direct: m.direct}
 	conf.CopyVolumes = n.conf.ImageVolumes == layout.ImageVolumesCopy
 	conf.Cluster = n.clusterStatus()
+	env, _ := input.Config(filepath.Join(filepath.Dir(n.s.Config), filepath.Base(layout.NodeEnvPath))) // systemd reads it
+	if warning := layout.OldFlags(env); warning != "" {
+		conf.Warnings = []string{warning}
+	}
 	conf.Wanted = m.readWanted(ctx)
 	admission, namesErr := n.readAdmission(k)
 	return conf, errors.Join(err, namesErr, checkTwice(n.crio.Stores()), hiddenErr, checkPolicy(n.crio.Policy(), slots),
@@ -196,7 +195,7 @@ func readSelf() (pinset.Program, error) {
 
 // insecure are the registries that the CRI-O which runs uses without TLS by itself.
 func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Config) []string {
-	if !listens(n.s.Socket) {
+	if !listens(n.conf.Socket) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
@@ -210,17 +209,17 @@ func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Con
 
 func (n *Node) reloader() func(context.Context) error {
 	switch {
-	case n.s.Reload == "systemd" || n.s.Reload == "auto" && systemd.Running():
+	case n.conf.Reload == "systemd" || n.conf.Reload == "auto" && systemd.Running():
 		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
-	case n.s.Reload == "signal" || n.s.Reload == "auto":
-		return func(ctx context.Context) error { return crio.ReloadBySignal(ctx, n.s.Socket) }
+	case n.conf.Reload == "signal" || n.conf.Reload == "auto":
+		return func(ctx context.Context) error { return crio.ReloadBySignal(ctx, n.conf.Socket) }
 	}
-	return func(ctx context.Context) error { return crio.ReloadByCommand(ctx, n.s.Reload) }
+	return func(ctx context.Context) error { return crio.ReloadByCommand(ctx, n.conf.Reload) }
 }
 
 func (n *Node) logReader() func(context.Context, time.Time) ([]byte, error) {
-	if n.s.CRIOLog != "" {
-		return crio.LogFile(n.s.CRIOLog)
+	if n.conf.CRIOLog != "" {
+		return crio.LogFile(n.conf.CRIOLog)
 	}
 	return crio.Journal
 }

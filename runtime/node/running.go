@@ -40,15 +40,15 @@ func (n *Node) hidden() (slots []string, err error) {
 	const cure = "write " + crio.StoresPath + " again (`pinbox-node setup` does), and restart CRI-O"
 	switch {
 	case len(slots) > 0 && len(unnamed) > 0:
-		return slots, fmt.Errorf("%w: no file of %s names %s: %s", crio.ErrWithoutStores, n.s.CRIODir, unnamed[0], cure)
+		return slots, fmt.Errorf("%w: no file of %s names %s: %s", crio.ErrWithoutStores, n.conf.CRIODir, unnamed[0], cure)
 	case len(unnamed) > 0:
-		return nil, fmt.Errorf("%w once it starts again: no file of %s names %s: %s", crio.ErrWithoutStores, n.s.CRIODir,
+		return nil, fmt.Errorf("%w once it starts again: no file of %s names %s: %s", crio.ErrWithoutStores, n.conf.CRIODir,
 			unnamed[0], cure)
 	case len(slots) == 0:
 		return nil, nil
 	}
 	why := []string{"it has not been restarted since its files name them: restart CRI-O"}
-	if replaced := n.crio.Service.Replaced(n.s.CRIODir); len(replaced) > 0 {
+	if replaced := n.crio.Service.Replaced(n.conf.CRIODir); len(replaced) > 0 {
 		why = replaced
 	}
 	return slots, fmt.Errorf("%w: it does not have %s, where one is mounted: %s", crio.ErrWithoutStores, slots[0],

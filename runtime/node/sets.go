@@ -19,6 +19,9 @@ import (
 // readSets reads the sets of the node: those of the folder for its pools, and those of the cluster. Two of one name are
 // one set with the images of both.
 func (n *Node) readSets() ([]pinset.Set, error) {
+	if n.confErr != nil { // it has the pools
+		return nil, n.confErr
+	}
 	sets, err := n.folderSets()
 	more, clusterErr := n.clusterSets()
 	for _, set := range more {
@@ -30,7 +33,7 @@ func (n *Node) readSets() ([]pinset.Set, error) {
 		sets[i].Images, sets[i].Generation = pinset.Union(sets[i], set), set.Generation
 		sets[i].Store = cmp.Or(set.Store, sets[i].Store)
 	}
-	_, found := os.Stat(n.s.Sets)
+	_, found := os.Stat(n.conf.SetsDir)
 	noFolder := errors.Is(err, fs.ErrNotExist) && errors.Is(found, fs.ErrNotExist)
 	if len(sets) == 0 && (err == nil || noFolder) && clusterErr == nil {
 		return nil, n.withoutSets(err)
@@ -48,30 +51,29 @@ func (n *Node) withoutSets(missing error) error {
 	if n.conf.Sets == layout.SetsOptional {
 		return nil
 	}
-	owner, _ := n.owner()                // whoever makes a pass reports the error
 	state, _ := stores.ReadState(m.Dir)  // likewise
 	known, _ := os.Stat(n.clusterFile()) // nil if the node follows no cluster
 	brought := slices.ContainsFunc(state.Releases, func(r stores.Release) bool { return len(r.Sets) > 0 })
-	if owner == runtime.MCO || !brought && (known != nil || n.s.Kubeconfig != "") {
+	if n.owner() == runtime.MCO || !brought && (known != nil || n.conf.Kubeconfig != "") {
 		return missing
 	}
 	if missing != nil {
 		return fmt.Errorf("%w: %w", runtime.ErrNoSets, missing)
 	}
 	return fmt.Errorf("%w: %s has none, and %s does not say that it is to have none (\"sets\": \"optional\")",
-		runtime.ErrNoSets, n.s.Sets, n.s.Config)
+		runtime.ErrNoSets, n.conf.SetsDir, n.s.Config)
 }
 
 // folderSets reads the sets of the folder for the node's pools.
 func (n *Node) folderSets() ([]pinset.Set, error) {
-	sets, err := watch.ReadSets(input.Dir(n.s.Sets))
+	sets, err := watch.ReadSets(input.Dir(n.conf.SetsDir))
 	if len(sets) == 0 && (err == nil || errors.Is(err, fs.ErrNotExist)) {
 		if own, ownErr := n.ownSets(); len(own) > 0 || ownErr != nil {
 			sets, err = own, ownErr
 		}
 	}
 	if path := (*fs.PathError)(nil); errors.As(err, &path) && path.Path == "." {
-		err = fmt.Errorf("folder of sets %s: %w", n.s.Sets, path.Err)
+		err = fmt.Errorf("folder of sets %s: %w", n.conf.SetsDir, path.Err)
 	}
 	return watch.ForPools(sets, n.poolNames()), err
 }
@@ -81,8 +83,8 @@ func (n *Node) folderSets() ([]pinset.Set, error) {
 func (n *Node) wanted() ([]pinset.Image, error) {
 	n = n.reopen() // it may have waited for another process
 	sets, err := n.readSets()
-	if owner, ownerErr := n.owner(); ownerErr != nil || owner != runtime.MCO {
-		return pinset.Union(sets...), errors.Join(err, ownerErr)
+	if n.owner() != runtime.MCO {
+		return pinset.Union(sets...), err
 	}
 	if errors.Is(err, fs.ErrNotExist) { // such a node need not have the folder
 		err = nil

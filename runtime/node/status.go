@@ -20,7 +20,7 @@ func (n *Node) Status(ctx context.Context) (runtime.Status, error) {
 		return runtime.Status{}, err
 	}
 	defer end()
-	busy := filelock.Held(statusFile(n.s.Status).lock())
+	busy := filelock.Held(statusFile(n.conf.Status).lock())
 	return r.Status(ctx, busy)
 }
 
@@ -38,7 +38,7 @@ func (n *Node) publish(s runtime.Status) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(publishFile(n.s.Status, append(content, '\n')), publishFile(n.s.MetricsFile, s.Metrics()))
+	return errors.Join(publishFile(n.conf.Status, append(content, '\n')), publishFile(n.conf.MetricsFile, s.Metrics()))
 }
 
 func publishFile(name string, content []byte) error {

@@ -14,7 +14,7 @@ import (
 func TestStatusIsPublishedWithMetrics(t *testing.T) {
 	dir, other := t.TempDir(), filepath.Join(t.TempDir(), "textfile/pinbox.prom")
 	for _, metrics := range []string{"", other} {
-		o := Open(Settings{Status: filepath.Join(dir, "status.json"), MetricsFile: metrics})
+		o := Open(Settings{Set: []string{"status=" + filepath.Join(dir, "status.json"), "metricsFile=" + metrics}})
 		s := runtime.Status{Version: runtime.StatusVersion, Time: time.Unix(1_700_000_000, 0), Unpinned: []string{metrics}}
 		if err := o.publish(s); err != nil {
 			t.Fatal(err)

@@ -43,10 +43,10 @@ func (n *Node) Contents() ([]pinset.StoreContent, error) {
 func (n *Node) manager() (stores.Manager, error) {
 	config := n.conf
 	m := stores.Manager{
-		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Keys: n.s.Keys, Sets: n.s.Sets,
+		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Keys: n.conf.KeysDir, Sets: n.conf.SetsDir,
 		Signed: config.Signed == layout.SignedRequired,
 		Wanted: n.wanted, Mounter: mount.Direct{},
-		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: n.s.Pass.Wait,
+		KeepPrevious: config.KeepPrevious, SELinuxContext: config.SELinuxContext, Wait: n.s.Wait,
 		Verity: config.Verity, Appliance: config.ReleaseID, OwnStore: config.Store,
 		RunRoots: n.crio.RunRoots(),
 		Programs: filepath.Join(n.stateDir(), filepath.Base(layout.ProgramsDir)), OwnProgram: config.Program,
@@ -144,7 +144,7 @@ func (n *Node) aside(hidden ...string) aside.Records {
 		return slices.Contains(hidden, slot)
 	})
 	return aside.Records{
-		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Main: n.crio.Roots(), Others: visible, Wait: n.s.Pass.Wait,
+		Dir: filepath.Join(n.stateDir(), layout.AttachedDir), Main: n.crio.Roots(), Others: visible, Wait: n.s.Wait,
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // wantedFile records the images that pods wanted and the node did not have.
-func (n *Node) wantedFile() string { return filepath.Join(n.s.State, "wanted.json") }
+func (n *Node) wantedFile() string { return filepath.Join(n.conf.StateDir, "wanted.json") }
 
 // readWanted returns these images, with what was logged since the last pass. A log that cannot be read says nothing: a
 // machine without the journal has no other, and pods start without it.
@@ -20,7 +20,7 @@ func (m *machine) readWanted(ctx context.Context) []wanted.Image {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	if log := m.node.s.CRIOLog; log != "" {
+	if log := m.node.conf.CRIOLog; log != "" {
 		_ = m.wanted.ReadFile(log)
 	} else {
 		units := []string{"crio.service"}

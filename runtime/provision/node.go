@@ -43,6 +43,9 @@ type Node struct {
 	InternalRepair bool
 	// ImageVolumes is what the node does about images of image volumes.
 	ImageVolumes layout.ImageVolumes
+	// Service are the settings of passes, and Set others of layout.NodeConfig, as its Set takes them.
+	Service layout.Service
+	Set     []string
 	// KeepPrevious is how many previous releases stay on the node for a rollback.
 	KeepPrevious int
 	// AutoAttach attaches a medium with a later store as soon as it is plugged in.
@@ -150,11 +153,15 @@ func (n Node) config() layout.NodeConfig {
 	if n.Program != "" { // somebody else installs it, and replaces it
 		program = pinset.Program{}
 	}
-	return layout.NodeConfig{
+	c := layout.NodeConfig{
 		ReleaseID: n.Release, Store: own, KeepPrevious: n.KeepPrevious, SELinuxContext: n.Store.SELinuxContext,
 		Verity: n.Store.Verity, Pins: n.Pins, ImageVolumes: n.ImageVolumes,
-		Program: program,
+		Program: program, Service: n.Service,
 	}
+	for _, text := range n.Set {
+		_ = c.Set(text) // the flag has checked it
+	}
+	return c
 }
 
 // directories are the directories that must exist when CRI-O and the units of pinbox start.

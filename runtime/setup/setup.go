@@ -52,6 +52,8 @@ type Options struct {
 	CRIOVersion string
 	// Socket of CRI-O.
 	Socket string
+	// Set has settings of the node "NAME=VALUE": layout.NodeConfig has their names.
+	Set []string
 	// Wait is how long CRI-O may take to answer after its restart.
 	Wait time.Duration
 }
@@ -148,6 +150,10 @@ func (s Setup) plan(ctx context.Context) (p plan, err error) {
 	}
 	p.result.CRIO = version
 	p.result.Notes = append(unsure, notes...)
+	env, _ := s.host.read(layout.NodeEnvPath) // systemd reads it
+	if warning := layout.OldFlags(env); warning != "" {
+		p.result.Notes = append(p.result.Notes, warning)
+	}
 	if err := p.compare(wanted, old); err != nil || !s.host.live {
 		return p, err
 	}
@@ -166,7 +172,7 @@ func (s Setup) plan(ctx context.Context) (p plan, err error) {
 func (s Setup) wanted(found crio.Effective, old Manifest) (p provision.Parts, notes []string, err error) {
 	n := provision.Node{
 		Store: provision.Store{None: true}, Program: s.Program, AutoAttach: s.AutoAttach, ImageStore: s.ImageStore,
-		KeepPrevious: layout.DefaultKeepPrevious,
+		KeepPrevious: layout.DefaultKeepPrevious, Set: s.Set,
 	}
 	if s.CopyVolumes {
 		n.ImageVolumes = layout.ImageVolumesCopy

@@ -15,8 +15,7 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// NodeConfigPath is the configuration of a node: what an appliance sets for the stores that are
-// attached later.
+// NodeConfigPath is the configuration of a node: what it is, and all its settings.
 const NodeConfigPath = "/etc/pinbox/node.json"
 
 // NodeConfigVersion is the version of its format.
@@ -50,6 +49,8 @@ type NodeConfig struct {
 	Sets Sets `json:"sets,omitempty"`
 	// ImageVolumes is what the node does about images of image volumes; "" means ImageVolumesReport.
 	ImageVolumes ImageVolumes `json:"imageVolumes,omitempty"`
+	Service
+	Machine
 }
 
 // Sets is whether a node is meant to have sets.
@@ -131,6 +132,14 @@ func oneOf[T ~string](field string, value T, values ...T) error {
 	return fmt.Errorf("%s is %q; it must be %s or %s", field, value, names, values[last])
 }
 
+// atMost returns an error for the value of a field that is less than 0, or too large.
+func atMost(field string, value, most int) error {
+	if value < 0 || value > most {
+		return fmt.Errorf("%s is %d; it must be 0 to %d", field, value, most)
+	}
+	return nil
+}
+
 // Validate returns an error if a node cannot use the configuration.
 func (c NodeConfig) Validate() error {
 	var errs []error
@@ -150,7 +159,8 @@ func (c NodeConfig) Validate() error {
 		}
 	}
 	errs = append(errs, c.ReleaseID.Check(), c.Verity.Validate(), c.Signed.Validate(), c.Pins.Validate(),
-		c.Sets.Validate(), c.ImageVolumes.Validate())
+		c.Sets.Validate(), c.ImageVolumes.Validate(), atMost("parallel", c.Parallel, 1<<10), atMost("gcThreshold", c.GCThreshold, 100),
+		oneOf("owner", c.Owner, "auto", "pinbox", "mco"))
 	return errors.Join(errs...)
 }
 

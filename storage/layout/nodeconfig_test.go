@@ -3,12 +3,15 @@ package layout_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -21,7 +24,7 @@ func TestNodeConfigGolden(t *testing.T) {
 	fixtures.Golden(t, "node.json", want.Render())
 	want.Version = 1
 	got, err := layout.ReadNodeConfig(filepath.Join(fixtures.Root(t), "fixtures/golden/node.json"))
-	if err != nil || got != want {
+	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -29,7 +32,7 @@ func TestNodeConfigGolden(t *testing.T) {
 // A node that was not installed from an appliance does not have the file.
 func TestNodeConfigOfOtherNodes(t *testing.T) {
 	got, err := layout.ReadNodeConfig(filepath.Join(t.TempDir(), "node.json"))
-	if want := (layout.NodeConfig{Version: 1, KeepPrevious: 1}); err != nil || got != want {
+	if want := (layout.NodeConfig{Version: 1, KeepPrevious: 1}); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
@@ -69,7 +72,7 @@ func TestReadNodeConfig(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := layout.ReadNodeConfig(file)
-			if got != want.config || (err == nil) != (want.err == "") {
+			if !reflect.DeepEqual(got, want.config) || (err == nil) != (want.err == "") {
 				t.Fatalf("got %+v, %v, want %+v, %q", got, err, want.config, want.err)
 			}
 			if err != nil && (!strings.Contains(err.Error(), want.err) || !strings.Contains(err.Error(), file)) {
@@ -93,4 +96,39 @@ func FuzzNodeConfig(f *testing.F) {
 			t.Errorf("got %+v", c)
 		}
 	})
+}
+
+// A setting of a call has the name and the value of the file.
+func TestSetOfNodeConfig(t *testing.T) {
+	minute := layout.Duration(time.Minute)
+	for text, test := range map[string]struct {
+		want layout.NodeConfig
+		err  string
+	}{
+		"pools=worker,infra":    {layout.NodeConfig{Service: layout.Service{Pools: []string{"worker", "infra"}}}, ""},
+		"reserve=0":             {layout.NodeConfig{Service: layout.Service{Reserve: &bytesize.Reserve{}}}, ""},
+		"reserve=16Gi,10%":      {layout.NodeConfig{Service: layout.Service{Reserve: &bytesize.Reserve{Bytes: 16 << 30, Percent: 10}}}, ""},
+		"rate=20MB/s":           {layout.NodeConfig{Service: layout.Service{Rate: 20_000_000}}, ""},
+		"jitter=1m":             {layout.NodeConfig{Service: layout.Service{Jitter: &minute}}, ""},
+		"prune=true":            {layout.NodeConfig{Service: layout.Service{Prune: true}}, ""},
+		"nodeName=12":           {layout.NodeConfig{Machine: layout.Machine{NodeName: "12"}}, ""},
+		"stateDir=/a=b,c":       {layout.NodeConfig{Machine: layout.Machine{StateDir: "/a=b,c"}}, ""},
+		"keepPrevious=3":        {layout.NodeConfig{KeepPrevious: 3}, ""},
+		"keepPrevious=-1":       {layout.NodeConfig{}, "must be 0 or more"},
+		"parallel=-1":           {layout.NodeConfig{}, "must be 0 to"},
+		"parallel=many":         {layout.NodeConfig{}, "parallel"},
+		"rate=fast":             {layout.NodeConfig{}, "is not a rate"},
+		"stall=soon":            {layout.NodeConfig{}, "is not a time"},
+		"owner=nobody":          {layout.NodeConfig{}, "auto, pinbox or mco"},
+		"colour=red":            {layout.NodeConfig{}, "unknown field"},
+		"prune":                 {layout.NodeConfig{}, "NAME=VALUE"},
+		`reserve", "prune=true`: {layout.NodeConfig{}, "unknown field"},
+	} {
+		var got layout.NodeConfig
+		err := got.Set(text)
+		if !reflect.DeepEqual(got, test.want) || (err == nil) != (test.err == "") ||
+			err != nil && !strings.Contains(err.Error(), test.err) {
+			t.Errorf("%s: got %+v, %v, want %+v and %q", text, got, err, test.want, test.err)
+		}
+	}
 }
