@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // Faults that users found, each with a real CRI-O.
@@ -230,4 +232,54 @@ func TestMissingFolders(t *testing.T) {
 	if s := readStatus(n); s.Images[0].State != runtime.Pinned {
 		t.Errorf("got %+v, want the image pinned", s.Images)
 	}
+}
+
+// A node of an earlier version has flags in node.env, which its units pass: they have no effect and fail nothing, so that
+// CRI-O gets its stores, and the status says what to do.
+func TestFlagsOfAnEarlierVersion(t *testing.T) {
+	t.Parallel()
+	n, registry, _ := boot(t)
+	n.WriteSet("s.yaml", sample.SetNamed("s", push(t, registry, "app/a", 1000)))
+	env := filepath.Join(n.Root, "etc/pinbox/node.env")
+	if err := os.WriteFile(env, []byte("PINBOX_NODE_FLAGS=\"--pool worker --reserve 900Ti\"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	checkRun(t, n, 2, "mount --pool worker --reserve 900Ti", "unknown flag: --pool")
+	n.Env = append(n.Env, "PINBOX_NODE_FLAGS=--pool worker --reserve 900Ti")
+	checkRun(t, n, 0, "mount --pool worker --reserve 900Ti --wait 5s")
+	checkRun(t, n, 0, "firstboot --pool worker --reserve 900Ti",
+		"warning: PINBOX_NODE_FLAGS in /etc/pinbox/node.env has no effect any more", "/etc/pinbox/node.json")
+	if err := os.Remove(env); err != nil {
+		t.Fatal(err)
+	}
+	if s := healthy(t, n); strings.Contains(strings.Join(s.Warnings, "\n"), "PINBOX_NODE_FLAGS") {
+		t.Errorf("got the warnings %q, want none of the flags", s.Warnings)
+	}
+}
+
+// The settings of the file count from the next pass on.
+func TestSettingsOfTheFile(t *testing.T) {
+	t.Parallel()
+	n, registry, _ := boot(t)
+	a, b := push(t, registry, "app/a", 1000), push(t, registry, "app/b", 2000)
+	for pool, pin := range map[string]string{"worker": a, "infra": b} {
+		n.WriteSet(pool+".yaml", sample.Set(pool, pin))
+	}
+	config := filepath.Join(n.Root, layout.NodeConfigPath)
+	write := func(settings string) {
+		t.Helper()
+		if err := os.WriteFile(config, []byte(`{"version": 1, "keepPrevious": 1, `+settings+"}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`"pools": ["worker"]`)
+	healthy(t, n)
+	wantPinned(t, n, a)
+	checkRun(t, n, 5, "plan --set reserve=900Ti --set pools=infra", "are kept in reserve")
+	write(`"pools": ["worker", "infra"]`)
+	healthy(t, n)
+	wantPinned(t, n, a, b)
+	write(`"pols": ["worker"]`) // a setting that nobody knows: nothing is unpinned
+	checkRun(t, n, 1, "firstboot", config, "pols")
+	wantPinned(t, n, a, b)
 }

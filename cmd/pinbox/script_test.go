@@ -144,7 +144,7 @@ var notInScripts = []struct{ prefix, why string }{
 	{"grep -rh pause_image", "takes a node; the session has a variable"},
 	{"systemctl ", "takes a node: TestSetUpMachine"},
 	{"kubectl ", "takes an API server: fixtures/kube applies the same files to one"},
-	{"sed -i '1s|{|{\"kubeconfig\"", "takes a node: fixtures/kube has the same setting"},
+	{"sed -i '1s@{@{\"kubeconfig\"", "takes a node: fixtures/kube has the same setting"},
 	{"dnf ", "another program"},
 	{"openshift-install ", "another program: builder/openshift checks the manifests with OpenShift's own types"},
 	{"cp out/manifests/", "goes with openshift-install"},
