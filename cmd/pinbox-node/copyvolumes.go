@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -9,26 +10,18 @@ import (
 )
 
 func copyVolumesCommand() *cobra.Command {
-	var f nodeFlags
-	cmd := &cobra.Command{
-		Use:     "copy-volumes",
-		Short:   "Copy the images of image volumes into CRI-O's own store",
-		Example: "  pinbox-node copy-volumes",
-		Long: `Copy the images of image volumes, with all their layers, out of the mounted stores into CRI-O's
+	const short = "Copy the images of image volumes into CRI-O's own store"
+	cmd := verb("copy-volumes", short, time.Minute, func(ctx context.Context, f *nodeFlags) (shown, error) {
+		images, err := f.open().CopyVolumes(ctx)
+		copied := copiedVolumes{Images: []string{}}
+		for _, img := range images {
+			copied.Images = append(copied.Images, img.String())
+		}
+		return copied, err
+	})
+	cmd.Long = `Copy the images of image volumes, with all their layers, out of the mounted stores into CRI-O's
 own store, where pods can mount them. The command changes nothing unless "imageVolumes" is "copy" in
-/etc/pinbox/node.json. Passes run it, so there is no need to.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.logTo(f.output.Log(cmd.ErrOrStderr()))
-			images, err := f.open().CopyVolumes(cmd.Context())
-			copied := copiedVolumes{Images: []string{}}
-			for _, img := range images {
-				copied.Images = append(copied.Images, img.String())
-			}
-			return show(cmd.OutOrStdout(), f.output, copied, err)
-		},
-	}
-	f.add(cmd.Flags(), time.Minute)
+/etc/pinbox/node.json. Passes run it, so there is no need to.`
 	return cmd
 }
 

@@ -1,27 +1,19 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
 func firstbootCommand() *cobra.Command {
-	var f nodeFlags
-	cmd := &cobra.Command{
-		Use:     "firstboot",
-		Short:   "Make one pass: pin every image of the sets, pull what is missing, write the status",
-		Example: "  pinbox-node firstboot",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.logTo(f.output.Log(cmd.ErrOrStderr()))
-			status, err := f.open().Pass(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return show(cmd.OutOrStdout(), f.output, shownStatus(status), problem(status))
-		},
-	}
-	f.add(cmd.Flags(), 2*time.Minute)
-	return cmd
+	const short = "Make one pass: pin every image of the sets, pull what is missing, write the status"
+	return verb("firstboot", short, 2*time.Minute, func(ctx context.Context, f *nodeFlags) (shown, error) {
+		status, err := f.open().Pass(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return shownStatus(status), problem(status)
+	})
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"time"
@@ -41,6 +42,26 @@ func (f *nodeFlags) addNode(flags *pflag.FlagSet, wait time.Duration) {
 		"`NAME=VALUE` of a setting, in place of that of the file, such as reserve=8Gi")
 	flags.DurationVar(&f.settings.Wait, "wait", wait, "`TIME` to wait for CRI-O, or for another pinbox-node")
 	cli.Under("Node", flags)
+}
+
+// verb is a command without arguments and flags of its own. It shows the result also with an error.
+func verb(
+	name, short string, wait time.Duration, do func(context.Context, *nodeFlags) (result shown, err error),
+) *cobra.Command {
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use: name, Short: short, Example: "  pinbox-node " + name, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.logTo(f.output.Log(cmd.ErrOrStderr()))
+			result, err := do(cmd.Context(), &f)
+			if result == nil {
+				return err
+			}
+			return show(cmd.OutOrStdout(), f.output, result, err)
+		},
+	}
+	f.add(cmd.Flags(), wait)
+	return cmd
 }
 
 // logTo logs what a pass does and what it waits for.

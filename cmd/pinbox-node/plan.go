@@ -1,26 +1,19 @@
 package main
 
 import (
+	"context"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
 func planCommand() *cobra.Command {
-	var f nodeFlags
-	cmd := &cobra.Command{
-		Use:     "plan",
-		Short:   "Show what a pass would do and the space that it needs; change nothing",
-		Example: "  pinbox-node plan",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			plan, err := f.open().Plan(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return show(cmd.OutOrStdout(), f.output, describe(plan), plan.Problem)
-		},
-	}
-	f.add(cmd.Flags(), 10*time.Second)
-	return cmd
+	const short = "Show what a pass would do and the space that it needs; change nothing"
+	return verb("plan", short, 10*time.Second, func(ctx context.Context, f *nodeFlags) (shown, error) {
+		plan, err := f.open().Plan(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return describe(plan), plan.Problem
+	})
 }

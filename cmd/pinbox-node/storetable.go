@@ -54,16 +54,6 @@ func releaseTable(w io.Writer, all []runtime.ReleaseStatus) error {
 // shownStores are stores that can be printed.
 type shownStores []runtime.StoreStatus
 
-func showStores(w io.Writer, output cli.Output, all []runtime.StoreStatus) error {
-	var unhealthy error
-	if slices.ContainsFunc(all, func(s runtime.StoreStatus) bool {
-		return s.Error != "" && s.State != runtime.StoreRefused
-	}) {
-		unhealthy = errUnhealthy
-	}
-	return show(w, output, append(shownStores{}, all...), unhealthy)
-}
-
 func (all shownStores) print(w io.Writer) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no store is attached")

@@ -43,7 +43,7 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 	}
 	defer client.Close()
 	a.Node = attaching{n, client}
-	if n.answers(ctx, client) {
+	if _, answers := n.version(ctx, client); answers {
 		if a.GraphRoots, err = client.GraphRoots(ctx); err != nil {
 			return stores.Attached{}, err
 		}
@@ -71,23 +71,23 @@ func (a attaching) Fits(bytes int64) error { return a.node.fits(bytes) }
 
 // List implements stores.Node.
 func (a attaching) List(ctx context.Context) error {
-	if !a.node.answers(ctx, a.client) {
+	if _, answers := a.node.version(ctx, a.client); !answers {
 		return nil
 	}
 	_, err := a.client.List(ctx)
 	return err
 }
 
-// answers reports whether CRI-O runs. Without it, a store is attached and checked less: it may be what
-// CRI-O needs to start.
-func (n *Node) answers(ctx context.Context, client *cri.Client) bool {
+// version is that of CRI-O, if it answers. Without it, a store is attached and checked less: it may be what CRI-O needs
+// to start.
+func (n *Node) version(ctx context.Context, client *cri.Client) (version string, answers bool) {
 	if !listens(n.conf.Socket) {
-		return false
+		return "", false
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	_, _, err := client.Version(ctx)
-	return err == nil
+	_, version, err := client.Version(ctx)
+	return version, err == nil
 }
 
 // attach waits for the base of a store that udev attaches: of two media that are in drives at boot,

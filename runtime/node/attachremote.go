@@ -44,7 +44,7 @@ func (n *Node) attachRemote(
 		least = *n.conf.LeastRate
 	}
 	how := fetch.Options{
-		Keys: keys, Digest: a.Digest, Stall: n.conf.Stall.Or(5 * time.Minute), Least: int64(least),
+		Keys: keys, Digest: a.Digest, Stall: time.Duration(n.conf.Stall), Least: int64(least),
 		Done: func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }, Note: a.Progress.Note,
 	}
 	found, err := fetch.Find(ctx, a.Source, how)

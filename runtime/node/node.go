@@ -68,7 +68,7 @@ func Open(s Settings) *Node {
 	}
 	c := &n.conf
 	if s.AnyWait {
-		n.s.Wait = c.Wait.Or(s.Wait)
+		n.s.Wait = cmp.Or(time.Duration(c.Wait), s.Wait)
 	}
 	for _, setting := range []struct {
 		of    *string

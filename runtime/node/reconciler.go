@@ -195,14 +195,9 @@ func readSelf() (pinset.Program, error) {
 
 // insecure are the registries that the CRI-O which runs uses without TLS by itself.
 func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Config) []string {
-	if !listens(n.conf.Socket) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, answerTime)
-	defer cancel()
-	_, version, err := client.Version(ctx)
-	if err != nil {
-		return nil // the pass reports the error
+	version, answers := n.version(ctx, client)
+	if !answers {
+		return nil // the pass reports it
 	}
 	return config.InsecureRegistries(version)
 }

@@ -22,19 +22,18 @@ func (n *Node) hidden() (slots []string, err error) {
 	if n.crio.Running == nil {
 		return nil, nil
 	}
-	running, named := n.crio.Running.ImageStores(), n.crio.Stores()
+	all, running := n.slotsIn(n.crio.Running.ImageStores())
+	_, named := n.slotsIn(n.crio.Stores())
 	var unnamed []string
-	for _, slot := range crio.Slots() {
-		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
-		if _, err := os.Stat(filepath.Join(here, layout.ImagesFile)); err != nil {
+	for _, slot := range all {
+		if _, err := os.Stat(filepath.Join(slot, layout.ImagesFile)); err != nil {
 			continue // no store is mounted
 		}
-		among := func(stores []string) bool { return slices.Contains(stores, slot) || slices.Contains(stores, here) }
-		if !among(running) {
-			slots = append(slots, here)
+		if !slices.Contains(running, slot) {
+			slots = append(slots, slot)
 		}
-		if !among(named) {
-			unnamed = append(unnamed, here)
+		if !slices.Contains(named, slot) {
+			unnamed = append(unnamed, slot)
 		}
 	}
 	const cure = "write " + crio.StoresPath + " again (`pinbox-node setup` does), and restart CRI-O"

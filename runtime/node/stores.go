@@ -63,19 +63,25 @@ func (n *Node) manager() (stores.Manager, error) {
 // other additional image stores: folders, or stores of other programs.
 func (n *Node) slots() (slots, configured, others []string) {
 	stores := n.crio.Stores()
-	for _, slot := range crio.Slots() {
-		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
-		slots = append(slots, here)
-		if slices.Contains(stores, slot) || slices.Contains(stores, here) {
-			configured = append(configured, here)
-		}
-	}
+	slots, configured = n.slotsIn(stores)
 	for _, store := range stores {
 		if filepath.Dir(store) != layout.SlotsDir && !slices.Contains(slots, store) {
 			others = append(others, store)
 		}
 	}
 	return slots, configured, others
+}
+
+// slotsIn returns the mount points of stores, and those that are among some stores.
+func (n *Node) slotsIn(stores []string) (slots, among []string) {
+	for _, slot := range crio.Slots() {
+		here := filepath.Join(n.stateDir(), "stores", filepath.Base(slot))
+		slots = append(slots, here)
+		if slices.Contains(stores, slot) || slices.Contains(stores, here) {
+			among = append(among, here)
+		}
+	}
+	return slots, among
 }
 
 // ErrTwice means that CRI-O lists the images of a store twice.

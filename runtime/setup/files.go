@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/fault"
 )
@@ -138,13 +139,13 @@ func (h host) read(name string) ([]byte, error) {
 
 // write replaces a file of the machine. Its temporary file is in the folder above, since CRI-O reads every file of its
 // own; if the folder is a link, it is in the folder that the link leads to.
-func (h host) write(name string, content []byte, mode fs.FileMode) error {
-	at, rest := name, ""
+func (h host) write(f provision.File) error {
+	name, at, rest := f.Path, f.Path, ""
 	if fi, err := look(h, path.Dir(name), (*os.Root).Lstat); err == nil && fi.IsDir() {
 		at, rest = path.Dir(name), path.Base(name)
 	}
 	return h.in(at, func(folder *os.Root, base string) error {
-		_, err := atomicfile.WriteIn(folder, path.Join(base, rest), content, mode)
+		_, err := atomicfile.WriteIn(folder, path.Join(base, rest), f.Content, fs.FileMode(f.Mode))
 		return err
 	})
 }

@@ -95,5 +95,5 @@ func (h host) writeManifest(m Manifest) error {
 	if err != nil {
 		return err
 	}
-	return h.write(ManifestPath, append(content, '\n'), 0o644)
+	return h.write(text(ManifestPath, string(content)+"\n"))
 }

@@ -185,11 +185,18 @@ func (h host) removals(old, later Manifest) (changes []Change) {
 
 // remove removes what is to be removed.
 func (h host) remove(changes []Change) error {
-	for _, c := range changes {
+	return each(changes, func(c Change) error {
 		if c.Action != Remove {
-			continue
+			return nil
 		}
-		if err := h.removeFile(c.Path); err != nil {
+		return h.removeFile(c.Path)
+	})
+}
+
+// each does something with all of them until it fails.
+func each[T any](all []T, do func(T) error) error {
+	for _, one := range all {
+		if err := do(one); err != nil {
 			return err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -277,25 +276,16 @@ func (p plan) apply() error {
 	if err := p.host.writeManifest(p.manifest); err != nil {
 		return err
 	}
-	for _, dir := range p.manifest.Directories {
-		if err := p.host.makeDirectory(dir); err != nil {
-			return err
-		}
+	if err := each(p.manifest.Directories, p.host.makeDirectory); err != nil {
+		return err
 	}
 	if err := p.host.remove(p.result.Changes); err != nil {
 		return err
 	}
-	for _, f := range p.files {
-		if err := p.host.write(f.Path, f.Content, fs.FileMode(f.Mode)); err != nil {
-			return err
-		}
+	if err := each(p.files, p.host.write); err != nil {
+		return err
 	}
-	for _, l := range p.manifest.Links {
-		if err := p.host.makeLink(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return each(p.manifest.Links, p.host.makeLink)
 }
 
 // nodeUnit is the service of pinbox-node.

@@ -59,10 +59,10 @@ func (s Setup) Undo(ctx context.Context, detach func(context.Context) error) (r 
 // sweep removes the directories that are empty. The manifest goes when nothing
 // else is left to do, and the next run removes its folder, if need be.
 func (h host) sweep(m Manifest) error {
-	for _, dir := range slices.Backward(m.Directories) {
-		if err := h.removeDirectory(dir); err != nil {
-			return err
-		}
+	dirs := slices.Clone(m.Directories)
+	slices.Reverse(dirs)
+	if err := each(dirs, h.removeDirectory); err != nil {
+		return err
 	}
 	if err := h.removeFile(ManifestPath); err != nil {
 		return err
@@ -118,13 +118,10 @@ func (s Setup) deactivate(ctx context.Context) error {
 		}
 	}
 	for _, slot := range crio.Slots() {
-		for _, name := range locks {
-			if err := s.host.removeFile(path.Join(slot, name)); err != nil {
-				return err
-			}
-			if err := s.host.removeDirectory(path.Join(slot, path.Dir(name))); err != nil {
-				return err
-			}
+		if err := each(locks, func(name string) error {
+			return errors.Join(s.host.removeFile(path.Join(slot, name)), s.host.removeDirectory(path.Join(slot, path.Dir(name))))
+		}); err != nil {
+			return err
 		}
 	}
 	// CRI-O 1.36 has made an index in the folder for OCI artifacts when it last listed them. The status, and locks.

@@ -2,7 +2,6 @@ package layout
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,9 +78,6 @@ type Machine struct {
 
 // Duration is a time such as 5m, not negative.
 type Duration time.Duration
-
-// Or returns the duration, or another one for 0.
-func (d Duration) Or(other time.Duration) time.Duration { return cmp.Or(time.Duration(d), other) }
 
 // MarshalText returns what UnmarshalText reads.
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
