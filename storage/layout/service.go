@@ -13,30 +13,29 @@ import (
 
 // Service are the settings of passes, and of the service that makes them.
 type Service struct {
-	// Pools of the node, in place of those of the Machine Config Operator. If left out, all sets apply.
+	// Pools of the node; if left out, all sets apply.
 	Pools []string `json:"pools,omitempty" yaml:"pools,omitempty" jsonschema:"example=worker"`
-	// Reserve is space to leave free: bytes, a share, or the lesser of both (16Gi,10%, if left out).
+	// Reserve is space to leave free; 16Gi,10%, the lesser of both, if left out.
 	Reserve *bytesize.Reserve `json:"reserve,omitempty" yaml:"reserve,omitempty" jsonschema:"example=8Gi"`
-	// Parallel pulls: 4 if left out, 2 in the pool master or control-plane, 1 with a rate.
+	// Parallel pulls; 4 if left out.
 	Parallel int `json:"parallel,omitempty" yaml:"parallel,omitempty" jsonschema:"minimum=0,example=2"`
-	// Rate of the pulls of a pass on average.
+	// Rate of pulls, on average.
 	Rate bytesize.Rate `json:"rate,omitzero" yaml:"rate,omitempty" jsonschema:"example=20MB/s"`
-	// Stall is the time without progress after which pulls start again, and the fetch of a store ends: 5m if left out.
+	// Stall is how long a pull or a fetch may make no progress; 5m if left out.
 	Stall Duration `json:"stall,omitzero" yaml:"stall,omitempty" jsonschema:"example=15m"`
-	// Wait is how long commands without --wait wait for CRI-O, or for another pinbox-node.
+	// Wait for CRI-O, or for another pinbox-node.
 	Wait Duration `json:"wait,omitzero" yaml:"wait,omitempty" jsonschema:"example=5m"`
-	// Prune removes images that no set has any more and no container uses.
+	// Prune removes images that no set has and no container uses.
 	Prune bool `json:"prune,omitempty" yaml:"prune,omitempty"`
-	// Interval between passes when nothing changes: 5m if left out.
+	// Interval between passes; 5m if left out.
 	Interval Duration `json:"interval,omitzero" yaml:"interval,omitempty" jsonschema:"example=1h"`
-	// Metrics is an address of loopback that serves them to Prometheus.
+	// Metrics are served at this address of loopback.
 	Metrics string `json:"metrics,omitempty" yaml:"metrics,omitempty" jsonschema:"example=127.0.0.1:9750"`
-	// Kubeconfig is a file with the API of a cluster to follow; or in-cluster, in a pod.
+	// Kubeconfig of a cluster to follow; or in-cluster, in a pod.
 	Kubeconfig string `json:"kubeconfig,omitempty" yaml:"kubeconfig,omitempty" jsonschema:"example=/etc/kubernetes/kubelet.conf"`
-	// Jitter is the most by which a change in the cluster waits, at random: 10s if left out; with 0s, reports do not
-	// wait either.
+	// Jitter of passes after a change in the cluster; 10s if left out.
 	Jitter *Duration `json:"jitter,omitempty" yaml:"jitter,omitempty" jsonschema:"example=5m"`
-	// NodeCondition writes the condition PinnedImagesReady of the Node in the cluster.
+	// NodeCondition writes the condition PinnedImagesReady.
 	NodeCondition bool `json:"nodeCondition,omitempty" yaml:"nodeCondition,omitempty"`
 }
 
