@@ -93,7 +93,8 @@ func (r report) status(previous Status, now time.Time) Status {
 		Images: r.images(), Progress: r.progress, Unpinned: r.unpinned, LatePulls: r.latePulls,
 		ReloadDue: r.reloadDue, Releases: r.releases, Stores: r.stores, OwnStore: r.own, Program: r.program,
 		Cluster:     r.cluster,
-		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals, Warnings: append(r.warnings(), r.configured...),
+		StoreImages: r.storeImages(), Space: r.nodeState.space, Totals: r.totals,
+		Warnings: append(r.warnings(), r.configured...),
 		SetAside: r.asideImages(), Wanted: r.missed(now),
 	}
 	if r.present == nil { // the images could not be listed

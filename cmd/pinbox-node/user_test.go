@@ -234,8 +234,8 @@ func TestMissingFolders(t *testing.T) {
 	}
 }
 
-// A node of an earlier version has flags in node.env, which its units pass: they have no effect and fail nothing, so that
-// CRI-O gets its stores, and the status says what to do.
+// A node of an earlier version has flags in node.env, which its units pass: they have no effect and fail nothing, so
+// that CRI-O gets its stores, and the status says what to do.
 func TestFlagsOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	n, registry, _ := boot(t)

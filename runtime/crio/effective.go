@@ -2,7 +2,6 @@ package crio
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -40,16 +39,6 @@ func ReadEffective(etc fs.FS, read func(name string) ([]byte, error)) (e Effecti
 		break
 	}
 	return e, err
-}
-
-// Ask asks the process that listens on a socket what it runs with, and how it was started.
-func (e *Effective) Ask(ctx context.Context, socket string) {
-	running, err := Running(ctx, socket)
-	if err != nil {
-		return
-	}
-	e.Running = &running
-	e.Service, _ = RunningService(ctx, socket) // of another namespace, it is not known
 }
 
 // Stores are the additional image stores by its files; those of storage.conf come first: ReloadConfigurationFile in

@@ -19,6 +19,16 @@ func ReloadBySignal(ctx context.Context, socket string) error {
 	return unix.Kill(pid, unix.SIGHUP)
 }
 
+// Ask asks the process that listens on a socket what it runs with, and how it was started.
+func (e *Effective) Ask(ctx context.Context, socket string) {
+	running, err := Running(ctx, socket)
+	if err != nil {
+		return
+	}
+	e.Running = &running
+	e.Service, _ = RunningService(ctx, socket) // of another namespace, it is not known
+}
+
 // RunningService is how the process that listens on CRI-O's socket was started: proc(5).
 func RunningService(ctx context.Context, socket string) (Service, error) {
 	pid, err := listener(ctx, socket)

@@ -159,7 +159,8 @@ func (c NodeConfig) Validate() error {
 		}
 	}
 	errs = append(errs, c.ReleaseID.Check(), c.Verity.Validate(), c.Signed.Validate(), c.Pins.Validate(),
-		c.Sets.Validate(), c.ImageVolumes.Validate(), atMost("parallel", c.Parallel, 1<<10), atMost("gcThreshold", c.GCThreshold, 100),
+		c.Sets.Validate(), c.ImageVolumes.Validate(), atMost("parallel", c.Parallel, 1<<10),
+		atMost("gcThreshold", c.GCThreshold, 100),
 		oneOf("owner", c.Owner, "auto", "pinbox", "mco"))
 	return errors.Join(errs...)
 }

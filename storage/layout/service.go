@@ -32,7 +32,7 @@ type Service struct {
 	// Metrics are served at this address of loopback.
 	Metrics string `json:"metrics,omitempty" yaml:"metrics,omitempty" jsonschema:"example=127.0.0.1:9750"`
 	// Kubeconfig of a cluster to follow; or in-cluster, in a pod.
-	Kubeconfig string `json:"kubeconfig,omitempty" yaml:"kubeconfig,omitempty" jsonschema:"example=/etc/kubernetes/kubelet.conf"`
+	Kubeconfig string `json:"kubeconfig,omitempty" yaml:"kubeconfig,omitempty" jsonschema:"example=/etc/pinbox/kubeconfig"`
 	// Jitter of passes after a change in the cluster; 10s if left out.
 	Jitter *Duration `json:"jitter,omitempty" yaml:"jitter,omitempty" jsonschema:"example=5m"`
 	// NodeCondition writes the condition PinnedImagesReady.
