@@ -20,6 +20,7 @@ import (
 	"github.com/pinbox/pinbox/builder/format"
 	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/progress"
+	"github.com/pinbox/pinbox/builder/runbook"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/storage"
 	"github.com/pinbox/pinbox/storage/compose"
@@ -293,6 +294,10 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		}
 		texts[artifact.ProgramFile] = artifact.Text{Content: content, Perm: 0o755}
 	}
+	lacking := newReleases(bases, p.releases)
+	book := runbookOf(o, p, delta, store, lacking)
+	texts[runbook.File] = artifact.Text{Content: runbook.Markdown(book), Perm: 0o644}
+	texts[runbook.Script] = artifact.Text{Content: runbook.Shell(book), Perm: 0o755}
 	if err := stage.WriteTexts(store, p.lock, p.sets, texts); err != nil {
 		return r, err
 	}
@@ -336,8 +341,8 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 	if delta == nil {
 		r.NodeStore = s.Config(nil, nil).Store.NodePath()
 	} else {
-		lacking := missing(delta, p.lock)
-		r.New = &lacking
+		layers := missing(delta, p.lock)
+		r.New = &layers
 		r.Bases = delta.Delta.Bases
 		r.Thin = delta.Delta.Thin
 	}
@@ -346,9 +351,8 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		commands := openshift.Apply(*s.OpenShift, manifests, p.sets)
 		if delta != nil { // the nodes have the rest
 			commands = openshift.ApplySets(*s.OpenShift, manifests, p.sets)
-			releases := newReleases(bases, p.releases)
-			commands = append(commands, openshift.Update(manifests, releases)...)
-			r.Warnings = append(r.Warnings, openshift.Unsigned(releases)...)
+			commands = append(commands, openshift.Update(manifests, lacking)...)
+			r.Warnings = append(r.Warnings, openshift.Unsigned(lacking)...)
 		}
 		r.Apply = append([]string{}, commands...) // not nil
 	}

@@ -166,10 +166,10 @@ func TestDeltaHasOnlyNewLayers(t *testing.T) {
 		t.Error("got no request for a blob, want those for new layers")
 	}
 	files := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
-	if diff := cmp.Diff([]string{".", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs",
+	if diff := cmp.Diff([]string{".", "RUNBOOK.md", "SHA256SUMS", "delta.json", "delta.roothash", "delta.squashfs",
 		"kubelet-allowlist.conf", "manifests", "manifests/always", "manifests/always/mutate.yaml",
 		"manifests/always/names.yaml", "manifests/always/warn.yaml",
-		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json"}, files); diff != "" {
+		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json", "runbook.sh"}, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 	baseStore, err := os.Stat(filepath.Join(base, layout.StoreFile))

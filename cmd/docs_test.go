@@ -26,7 +26,6 @@ var othersFlags = map[string]string{
 	"--noclear":                      "agetty",
 	"--hash-offset":                  "veritysetup",
 	"--ignore-missing":               "sha256sum",
-	"--ignition-file":                "coreos-installer",
 	"--feature-gates":                "kube-apiserver",
 	"--id":                           "pkcs11-tool",
 	"--input-file":                   "pkcs11-tool",

@@ -271,7 +271,7 @@ func TestInventoryOfAFolderStore(t *testing.T) {
 	if store.Files < 5 || store.Kind != "store" || store.Check != inspect.Unsigned || v.Images[0].Created.IsZero() {
 		t.Errorf("got %+v and %+v, want a store of several files, and the date of the image", store, v.Images[0])
 	}
-	if len(v.Documents) > 12 {
+	if len(v.Documents) > 13 {
 		t.Errorf("got %d documents, want the store to be one: %v", len(v.Documents), v.Documents)
 	}
 }

@@ -14,38 +14,64 @@ import (
 // marker is where an object has the file that differs in each release.
 const marker = `'{.spec.config.storage.files[?(@.path=="` + layout.NodeConfigPath + `")].contents.source}'`
 
-// Apply are the commands of a shell that bring what Manifests returns, and sets, from a folder to a cluster that runs.
+// Stage is one step on the way of the manifests to a cluster.
+type Stage struct {
+	Title string
+	// Commands of a shell. Each may be run again.
+	Commands []string
+	// NeedsStore says that the nodes must have the store before.
+	NeedsStore bool
+}
+
+// Apply are the commands of Stages, one after the other.
+func Apply(o spec.OpenShift, dir string, sets []pinset.Set) (all []string) {
+	for _, s := range Stages(o, dir, sets) {
+		all = append(all, s.Commands...)
+	}
+	return all
+}
+
+// Stages are the commands of a shell that bring what Manifests returns, and sets, from a folder to a cluster that runs.
 // Each waits until the operator has done what the one before asks for: MachineConfigs before their policy reboot the
 // nodes, and sets before their nodes have the store make the operator pull. The fields are those that the operator
 // writes in pkg/operator/sync.go and pkg/controller/node/status.go.
-func Apply(o spec.OpenShift, dir string, sets []pinset.Set) (all []string) {
+func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 	if o.Policies() {
-		all = append(all, "oc apply --server-side"+files(dir, policyFile),
-			"oc wait machineconfiguration/cluster --timeout=10m --for=jsonpath='{.status.observedGeneration}'="+
-				`"$(oc get machineconfiguration/cluster -o jsonpath='{.metadata.generation}')"`)
+		all = append(all, Stage{Title: "Apply the policy, by which no node reboots, and wait until the operator has read it",
+			Commands: []string{"oc apply --server-side" + files(dir, policyFile),
+				"oc wait machineconfiguration/cluster --timeout=10m --for=jsonpath='{.status.observedGeneration}'=" +
+					`"$(oc get machineconfiguration/cluster -o jsonpath='{.metadata.generation}')"`}})
 	}
 	var configs []string
 	for _, pool := range pools(o) {
 		configs = append(configs, configName(pool)+".yaml")
 	}
-	all = append(all, "oc apply"+files(dir, configs...))
+	apply := Stage{Title: "Apply the MachineConfigs, and wait until all nodes have them",
+		Commands: []string{"oc apply" + files(dir, configs...)}}
 	for _, pool := range o.PoolNames() {
 		of := pool
 		if !slices.Contains(configs, configName(pool)+".yaml") {
 			of = worker
 		}
 		rendered := fmt.Sprintf(`"$(oc get mcp/%s -o jsonpath='{.spec.configuration.name}')"`, pool)
-		all = append(all,
+		apply.Commands = append(apply.Commands,
 			fmt.Sprintf(`until m=$(oc get mc %s -o jsonpath=%s) && [ "$m" ] && [ "$(oc get mc %s -o jsonpath=%[2]s)" = "$m" ]; `+
 				"do sleep 5; done", configName(of), marker, rendered),
 			fmt.Sprintf("oc wait mcp/%s --timeout=1h --for=jsonpath='{.status.configuration.name}'=%s", pool, rendered))
 	}
-	all = append(all, ApplySets(o, dir, sets)...)
+	all = append(all, apply)
+	if commands := ApplySets(o, dir, sets); commands != nil {
+		all = append(all, Stage{Title: SetsTitle, Commands: commands, NeedsStore: true})
+	}
 	if o.Podman {
-		all = append(all, "oc apply"+files(dir, podmanDir))
+		all = append(all, Stage{Title: "Show the stores to podman", Commands: []string{"oc apply" + files(dir, podmanDir)},
+			NeedsStore: true})
 	}
 	return all
 }
+
+// SetsTitle is the title of the stage of ApplySets.
+const SetsTitle = "Apply the PinnedImageSets, by which the operator pins the images"
 
 // ApplySets are those of Apply for the sets, once the nodes have the store; none where the nodes pin by themselves.
 func ApplySets(o spec.OpenShift, dir string, sets []pinset.Set) []string {

@@ -67,6 +67,16 @@ func Update(dir string, releases []Release) (all []string) {
 	return all
 }
 
+// Requested is a test of a shell: whether a cluster was told already to update to the release that Update names; "" if
+// Update tells it nothing.
+func Requested(releases []Release) string {
+	if len(releases) != 1 {
+		return ""
+	}
+	return `[ "$(oc get clusterversion version -o jsonpath='{.spec.desiredUpdate.image}')" = ` +
+		quoted(releases[0].Image.String()) + " ]"
+}
+
 // Unsigned are warnings of releases that a cluster refuses.
 func Unsigned(releases []Release) (warnings []string) {
 	for _, r := range releases {

@@ -32,6 +32,8 @@ type Minor struct{ Major, Minor int }
 var (
 	// The oldest that pinbox writes for: its CRI-O takes Ignition 3.4.
 	oldest = Minor{4, 14}
+	// The last of OpenShift 4.
+	last4 = Minor{4, 23}
 	// PinnedImageSets are served as v1alpha1, in preview.
 	previewed = Minor{4, 16}
 	// A NodeDisruptionPolicy says what a change restarts, without a feature in preview.
@@ -55,6 +57,9 @@ func ParseMinor(s string) (Minor, error) {
 	v := Minor{major, minor}
 	if v.Before(oldest) {
 		return Minor{}, fmt.Errorf("OpenShift %s is older than %s, the oldest that pinbox knows", s, oldest)
+	}
+	if v.Major == last4.Major && last4.Before(v) {
+		return Minor{}, fmt.Errorf("OpenShift %s does not exist: %s is the last before 5.0", s, last4)
 	}
 	return v, nil
 }

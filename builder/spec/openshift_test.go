@@ -24,6 +24,7 @@ func TestOpenShift(t *testing.T) {
 		"next major":      {spec.OpenShift{Version: "5.0", API: "v1", Podman: true}, layout.PinsOperator, "v1", ""},
 		"too old":         {spec.OpenShift{Version: "4.13"}, "", "", "4.14, the oldest"},
 		"no version":      {spec.OpenShift{}, "", "", "spec.openshift.version"},
+		"no such version": {spec.OpenShift{Version: "4.99"}, "", "", "OpenShift 4.99 does not exist"},
 		"API to come":     {spec.OpenShift{Version: "4.18", API: "v1"}, "", "", "of OpenShift 4.19 and newer"},
 		"API that went":   {spec.OpenShift{Version: "4.19", API: "v1alpha1"}, "", "", "of OpenShift 4.16 to 4.18"},
 		"other file":      {spec.OpenShift{Version: "4.14", Podman: true}, "", "", "4.16 and newer"},

@@ -48,10 +48,10 @@ func TestIntactFolders(t *testing.T) {
 		files      int
 		delta      *verify.Delta
 	}{
-		"appliance with an ISO": {s.live, layout.StoreFile, 12, nil},
-		"appliance":             {s.base, layout.StoreFile, 11, nil},
-		"delta":                 {s.second, layout.DeltaStoreFile, 10, &verify.Delta{Layers: 3, Needs: 5}},
-		"delta of a delta":      {s.third, layout.DeltaStoreFile, 10, &verify.Delta{Layers: 3, Needs: 8}},
+		"appliance with an ISO": {s.live, layout.StoreFile, 14, nil},
+		"appliance":             {s.base, layout.StoreFile, 13, nil},
+		"delta":                 {s.second, layout.DeltaStoreFile, 12, &verify.Delta{Layers: 3, Needs: 5}},
+		"delta of a delta":      {s.third, layout.DeltaStoreFile, 12, &verify.Delta{Layers: 3, Needs: 8}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var seen steps

@@ -167,8 +167,7 @@ func printSitesText(w io.Writer, r builder.SitesResult) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, `built %s of %s for %s in %s
-next: pinbox medium %s -o delta.iso, and so on
-on the node: pinbox-node attach, with the medium, or with the folder copied there
+next: pinbox medium %s -o delta.iso, and so on; each folder has its RUNBOOK.md
 `, cli.Plural(len(r.Deltas), "delta"), releaseName(r.ReleaseID), cli.Plural(r.Served(), "site"), r.Out, r.Deltas[0].Out)
 	return err
 }

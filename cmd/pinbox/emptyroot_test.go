@@ -85,7 +85,7 @@ func isHome(variable string) bool { return strings.HasPrefix(variable, "HOME=") 
 var emptyRootVerbs = []verb{
 	{line: "--version", output: "pinbox version"},
 	{line: "completion bash", output: "bash completion"},
-	{line: "demo -o /tmp/demo", output: "/tmp/demo/appliance is intact: 11 files, 2 images"},
+	{line: "demo -o /tmp/demo", output: "/tmp/demo/appliance is intact: 13 files, 2 images"},
 	{line: "plan --set /tmp/set.yaml --cert-dir /tmp", output: "1 image of 1 set"},
 	{line: "lock -c /tmp/appliance.yaml --cert-dir /tmp", output: "appliance.lock.json"},
 	{line: "build --set /tmp/set.yaml --cert-dir /tmp --cache-dir /tmp/cache -o /tmp/out", output: "built "},

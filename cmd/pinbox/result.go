@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/iso"
 	"github.com/pinbox/pinbox/builder/lint"
+	"github.com/pinbox/pinbox/builder/runbook"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/builder/verify"
 	"github.com/pinbox/pinbox/cmd/cli"
@@ -45,8 +47,6 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 		image = fmt.Sprintf("  %s   installs both to %s and overwrites it without a question\n", r.ISO, r.Installs)
 	case r.ISO != "":
 		image = fmt.Sprintf("  %s   boots with both\n", r.ISO)
-	default:
-		next += "; see docs/first-boot.md"
 	}
 	does, private := "names the store", ""
 	if r.Format.Mounted {
@@ -59,12 +59,12 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
   %s/%s  the images: the node expects it at %s
   %s/%s      first-boot configuration: %s, pins the images%s
   %s/%s       %s
-%snext: %s
+%snext: %s, then %s
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), bytesize.Format(r.Totals.Bytes),
 		r.Out, r.Store, r.NodeStore, r.Out, artifact.IgnitionFile, does, private, r.Out, artifact.ManifestsDir,
-		aboutManifests(r), image, next)
+		aboutManifests(r), image, next, filepath.Join(r.Out, runbook.File))
 	return err
 }
 
@@ -72,12 +72,11 @@ func printBuilt(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 func aboutManifests(r builder.Result) string {
 	switch {
 	case r.Apply == nil:
-		return "PinnedImageSets for a cluster: oc apply -f"
+		return "PinnedImageSets for a cluster"
 	case len(r.Apply) == 0:
 		return "PinnedImageSets, not for the cluster: pinbox-node pins the images"
 	}
-	return "objects for the cluster that runs, in this order, once the nodes have the store:\n    " +
-		strings.Join(r.Apply, "\n    ")
+	return "objects for the cluster that runs, in the order of " + runbook.Script
 }
 
 // locked is the result of `lock --output json`.
@@ -181,13 +180,12 @@ func printDelta(cmd *cobra.Command, output cli.Output, r builder.Result) error {
 		`built a delta of %s for %s in %s: %s in a store of %s, with %s, out of %s of layers
   %s/%s  the layers that nodes with %s lack
   %s/%s       %s
-next: pinbox medium %s -o delta.iso
-on the node: pinbox-node attach, with the medium, or with the folder copied there
+next: pinbox medium %s -o delta.iso, then %s
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize),
 		ofAll(*r.New, r.Totals), bytesize.Format(r.New.Bytes), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
-		artifact.ManifestsDir, aboutManifests(r), r.Out)
+		artifact.ManifestsDir, aboutManifests(r), r.Out, filepath.Join(r.Out, runbook.File))
 	return err
 }
 
@@ -196,13 +194,12 @@ func printThinDelta(cmd *cobra.Command, r builder.Result) error {
 		`built a thin delta of %s for %s in %s: %s in %s, %s of the %s of a delta by layers, with %s
   %s/%s  what has changed in the layers that nodes with %s lack
   %s/%s  %s
-next: pinbox verify %s --base, with the folder or ISO of %s
-on the node: pinbox-node attach makes a store of %s of it
+next: pinbox verify %s --base, with the folder or ISO of %s, then %s
 `,
 		releaseName(r.ReleaseID), r.Platform, time.Duration(r.Seconds*float64(time.Second)).Round(100*time.Millisecond),
 		imagesOf(r.Totals), bytesize.Format(r.StoreSize), percent(r.StoreSize, r.Thin.StoreSize),
 		bytesize.Format(r.Thin.StoreSize), ofAll(*r.New, r.Totals), r.Out, r.Store, anyOf(len(r.Bases)), r.Out,
-		artifact.ManifestsDir, aboutManifests(r), r.Out, anyOf(len(r.Bases)), bytesize.Format(r.Thin.StoreSize))
+		artifact.ManifestsDir, aboutManifests(r), r.Out, anyOf(len(r.Bases)), filepath.Join(r.Out, runbook.File))
 	return err
 }
 

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
 	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
-		lockCommand(), mediumCommand())
+		lockCommand(), mediumCommand(), runbookCommand())
 	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), diffCommand(), lintCommand(),
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())

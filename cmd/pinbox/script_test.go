@@ -148,7 +148,6 @@ var notInScripts = []struct{ prefix, why string }{
 	{"dnf ", "another program"},
 	{"openshift-install ", "another program: builder/openshift checks the manifests with OpenShift's own types"},
 	{"cp out/manifests/", "goes with openshift-install"},
-	{"ssh ", "takes a node: the line copies the store to it"},
 	{"curl -X PATCH ", "takes an assisted installer"},
 	{"pinbox fleet status --", "takes an API server: fixtures/kube"},
 	{"podman ", "another program: TestSetUpMachine has skopeo, which reads the same files"},

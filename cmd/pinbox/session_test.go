@@ -97,9 +97,11 @@ func TestPlanBuildVerify(t *testing.T) {
 	}
 	names := slices.Sorted(maps.Keys(fixtures.Tree(t, out)))
 	want := []string{
-		".", "SHA256SUMS", "config.bu", "config.ign", "kubelet-allowlist.conf", "manifests", "manifests/always",
+		".", "RUNBOOK.md", "SHA256SUMS", "config.bu", "config.ign", "kubelet-allowlist.conf", "manifests",
+		"manifests/always",
 		"manifests/always/mutate.yaml", "manifests/always/names.yaml", "manifests/always/warn.yaml", "manifests/infra-sample.yaml",
-		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json", "store.roothash", "store.squashfs",
+		"manifests/worker-sample.yaml", "pinbox.lock.json", "provenance.json", "runbook.sh", "store.roothash",
+		"store.squashfs",
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -109,9 +111,9 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr = pinbox(t.Context(), "verify", link)
-	if code != fault.OK || !strings.Contains(stdout, "is intact: 12 files, 5 images") {
+	if code != fault.OK || !strings.Contains(stdout, "is intact: 14 files, 5 images") {
 		t.Errorf("verify: got exit code %d, want %d and %q\n%s%s",
-			code, fault.OK, "is intact: 12 files, 5 images", stdout, stderr)
+			code, fault.OK, "is intact: 14 files, 5 images", stdout, stderr)
 	}
 	bu, err := os.ReadFile(filepath.Join(out, artifact.ButaneFile))
 	if err != nil {
@@ -130,7 +132,7 @@ func TestPlanBuildVerify(t *testing.T) {
 		t.Errorf("got blocks of %d bytes", blockSize)
 	}
 	if out := fixtures.Run(t, "sh", "-c", "cd "+out+" && sha256sum -c --strict SHA256SUMS"); strings.Count(out,
-		": OK") != 12 {
+		": OK") != 14 {
 		t.Errorf("sha256sum: got\n%s\nwant all sums equal", out)
 	}
 }
@@ -217,7 +219,7 @@ func TestOutputForPrograms(t *testing.T) {
 	}
 	code, stdout, _ = pinbox(t.Context(), "verify", out, "--output", "json")
 	var verified verify.Result
-	if err := json.Unmarshal([]byte(stdout), &verified); code != fault.OK || err != nil || verified.Files != 12 {
+	if err := json.Unmarshal([]byte(stdout), &verified); code != fault.OK || err != nil || verified.Files != 14 {
 		t.Errorf("verify: got exit code %d, want %d, %v\n%s", code, fault.OK, err, stdout)
 	}
 }

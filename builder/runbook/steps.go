@@ -1,0 +1,262 @@
+package runbook
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/pinbox/pinbox/builder/openshift"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/pinset"
+)
+
+// Built is what a build or a delta has made. All paths are relative to its folder.
+type Built struct {
+	pinset.ReleaseID
+	// Images is how many there are.
+	Images int
+	// Store is the name of the store, Size its bytes, and Sum its SHA-256 in hexadecimal; "" for a folder.
+	Store string
+	Size  int64
+	Sum   string
+	// Node is where an appliance's store is on the node: one of these is set unless it is on the ISO.
+	Node Place
+	// ISO says that there is a live ISO, and Installs names the disk that it overwrites.
+	ISO      bool
+	Installs string
+	// Delta says that it is one. Made is the size of the store that a node makes of a thin one.
+	Delta bool
+	Made  int64
+	// Signed says that sums and store are signed.
+	Signed bool
+	// OpenShift is the cluster; nil without one. Sets are its PinnedImageSets, and Releases those that a delta updates to.
+	OpenShift *spec.OpenShift
+	Sets      []pinset.Set
+	Releases  []openshift.Release
+}
+
+// Place is where a node finds its store.
+type Place struct{ Path, PartitionLabel, VolumeLabel, URL, Folder string }
+
+// device is the file or the device that the store is written to; "" if it is not.
+func (p Place) device() string {
+	if p.PartitionLabel != "" {
+		return "/dev/disk/by-partlabel/" + p.PartitionLabel
+	}
+	return p.Path
+}
+
+// Step is one thing to do, by a person or a shell.
+type Step struct {
+	Title string
+	// Commands of a shell.
+	Commands []string
+	// Done is a test of a shell: whether it was done before; "" if the commands see that by themselves.
+	Done string
+	// Script says that the script does it.
+	Script bool
+	// Wait is what the step waits for, Check how to see that it worked.
+	Wait, Check, IfItFails string
+	// Bytes that are copied, for each node.
+	Bytes int64
+}
+
+// manifests is the folder of the objects for a cluster.
+const manifests = "manifests"
+
+// Steps are all that is to be done, in their order.
+func Steps(b Built) []Step {
+	verify := Step{
+		Title: "Verify the folder", Commands: []string{"pinbox verify ."},
+		IfItFails: "copy or build the folder again: a file of it was changed.",
+	}
+	if b.Signed {
+		verify.Commands = []string{"pinbox verify . --key release.pub"}
+	}
+	steps := []Step{verify}
+	switch {
+	case b.OpenShift != nil && b.Delta:
+		steps = append(steps, update(b)...)
+	case b.OpenShift != nil && !b.ISO:
+		steps = append(steps, cluster(b)...)
+	case b.Delta:
+		steps = append(steps, attach(b)...)
+	default:
+		steps = append(steps, node(b)...)
+	}
+	return steps
+}
+
+// status is the last step on a node.
+var status = Step{
+	Title: "Check the node", Script: true, Commands: []string{"pinbox-node status"},
+	Check:     "the exit code is 0: every image is on the node and pinned.",
+	IfItFails: "`pinbox-node status` and `journalctl -u 'pinbox-*'` say what is missing; run the step again then.",
+}
+
+// attach are the steps of a delta on a node without the operator.
+func attach(b Built) []Step {
+	s := Step{
+		Title:    "Attach the store on the node, as root",
+		Commands: []string{`pinbox-node attach "${1:-.}"`}, Script: true, Bytes: b.Size,
+		Wait:      "the node copies the store and compares its sum; CRI-O and its containers keep running.",
+		IfItFails: "run it again: an interrupted copy continues. The error names a base that the node lacks.",
+	}
+	if b.Made > 0 {
+		s.Wait = fmt.Sprintf("the node makes a store of %s of it; CRI-O and its containers keep running.",
+			bytesize.Format(b.Made))
+	}
+	return []Step{{
+		Title:    "Bring the folder to the node: as files, or as a medium that `attach /dev/sr0` reads",
+		Commands: []string{"pinbox medium . -o ../delta.iso"}, Bytes: b.Size,
+	}, s, status}
+}
+
+// node are the steps of an appliance whose nodes have no operator, or are made by its ISO.
+func node(b Built) (steps []Step) {
+	hand := func(title string, bytes int64, commands ...string) {
+		steps = append(steps, Step{Title: title, Bytes: bytes, Commands: commands})
+	}
+	switch p := b.Node; {
+	case p.VolumeLabel != "":
+		hand("Write the medium with the store, and plug it into the node", b.Size,
+			"pinbox medium . -o ../medium.iso", "dd if=../medium.iso of=/dev/sdX bs=4M conv=fsync")
+	case p.URL != "":
+		hand(fmt.Sprintf("Copy `%s` and `pinbox-node` to the server, so that it serves `%s`", b.Store, p.URL), b.Size)
+	}
+	if b.OpenShift != nil {
+		hand("Add the manifests to those of the installer, before it makes the base ISO", 0,
+			"cp manifests/*.yaml CLUSTER/openshift/")
+	}
+	if b.ISO {
+		hand("Write the ISO to a stick", b.Size, "dd if=appliance.iso of=/dev/sdX bs=4M conv=fsync")
+		boot := "Boot the node from it"
+		if b.Installs != "" {
+			boot += ": it overwrites " + b.Installs + " without a question"
+		}
+		hand(boot, 0)
+		return append(steps, status)
+	}
+	hand("Give the node `config.ign` as its Ignition config, and boot it; a machine without Ignition needs only "+
+		"`pinbox-node` (kubeadm, MicroShift)", 0)
+	if place := cmp.Or(b.Node.device(), b.Node.Folder); place != "" {
+		steps = append(steps, Step{
+			Title:    "Bring the folder to the node, and the store to its place, as root",
+			Commands: []string{choose(b, place)}, Script: true, Bytes: b.Size,
+			IfItFails: "run it again. A node with `config.ign` mounts the store when it is there, or at the next boot.",
+		})
+	}
+	return append(steps, status)
+}
+
+// choose brings the store to its place where Ignition has configured the node, and attaches it elsewhere.
+func choose(b Built, place string) string {
+	copied := fmt.Sprintf("[ -e %s ] || { cp -a %s %[1]s.part && mv %[1]s.part %[1]s; }", place, b.Store)
+	if b.Sum != "" {
+		copied = fmt.Sprintf("%s ||\n    { { %s; } <%s && %[1]s; }", has(b, place, ""), write(b, place, ""), b.Store)
+	}
+	return fmt.Sprintf("if [ -e /etc/pinbox/boot ]; then\n  %s\nelse\n  pinbox-node setup --store .\nfi", copied)
+}
+
+// has is a test on a node: whether the store is at its place.
+func has(b Built, place, sudo string) string {
+	return fmt.Sprintf("%shead -c %d %s 2>/dev/null | sha256sum | grep -q %s", sudo, b.Size, place, b.Sum)
+}
+
+// write writes the store from standard input to its place. A connection that ends early is no end of the store.
+func write(b Built, place, sudo string) string {
+	if b.Node.PartitionLabel != "" {
+		return fmt.Sprintf("%sdd of=%s bs=4M conv=fsync,nocreat", sudo, place)
+	}
+	text := fmt.Sprintf(`mkdir -p %s && cat >%s.part && echo "%s  %[2]s.part" | sha256sum -c --quiet && `+
+		`mv %[2]s.part %[2]s`,
+		path.Dir(place), place, b.Sum)
+	if sudo != "" {
+		return sudo + `sh -c "` + strings.ReplaceAll(text, `"`, `\"`) + `"`
+	}
+	return text
+}
+
+// nodes sets the variable of that name to the nodes of the pools.
+func nodes(o spec.OpenShift) Step {
+	var gets []string
+	for _, pool := range o.PoolNames() {
+		gets = append(gets, "  oc get nodes -l node-role.kubernetes.io/"+pool+
+			` -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'`)
+	}
+	return Step{
+		Title: "Find the nodes (or name them: `export NODES=\"node1 node2\"`)", Script: true,
+		Commands:  []string{"nodes=${NODES:-$(\n" + strings.Join(gets, " &&\n") + "\n)}", `[ "$nodes" ]`},
+		IfItFails: "`oc whoami` says whether you are logged in.",
+	}
+}
+
+// each runs a command of a shell for each node; an error ends the loop, and with it the script.
+func each(command string) string { return "for node in $nodes; do\n  " + command + " || exit\ndone" }
+
+// on is a command on a node.
+func on(command string) string { return `ssh "core@$node" '` + command + "'" }
+
+// cluster are the steps of an appliance for a cluster that runs.
+func cluster(b Built) (steps []Step) {
+	steps = append(steps, nodes(*b.OpenShift))
+	if place := b.Node.device(); place != "" && b.Sum != "" {
+		look := on(has(b, place, "sudo "))
+		steps = append(steps, Step{
+			Title: "Copy the store to each node that lacks it", Script: true, Bytes: b.Size,
+			Commands: []string{each(look + " ||\n    { " + on(write(b, place, "sudo ")) + " <" + b.Store +
+				" &&\n    " + look + "; }")},
+			IfItFails: "run it again: nodes that have the store are passed over.",
+		})
+	}
+	mounted := Step{
+		Title: "Wait until each node has mounted the store: the operator would pull before", Script: true,
+		Commands: []string{each("until " + on("test -s "+path.Join(crio.Slots()[0], "overlay-images/images.json")) +
+			"; do sleep 5; done")},
+		IfItFails: "on the node: `journalctl -u pinbox-store`.",
+	}
+	for _, s := range openshift.Stages(*b.OpenShift, manifests, b.Sets) {
+		if s.NeedsStore && mounted.Commands != nil {
+			steps = append(steps, mounted)
+			mounted.Commands = nil
+		}
+		steps = append(steps, Step{Title: s.Title, Commands: s.Commands, Script: true,
+			IfItFails: "run it again; `oc get mcp,co/machine-config` says what the operator waits for."})
+	}
+	last := status
+	last.Script = false
+	return append(steps, last)
+}
+
+// update are the steps of a delta for a cluster: the store once to the site, all else by the script.
+func update(b Built) []Step {
+	steps := []Step{
+		{
+			Title: "Copy the folder once to a web server of the site, or a medium to each node", Bytes: b.Size,
+		},
+		nodes(*b.OpenShift),
+		{
+			Title: "Attach the store on each node that lacks it: `sh runbook.sh http://SERVER/FOLDER/" + b.Store + "`",
+			Commands: []string{each(on(`sudo pinbox-node status --output json | tr -d " \n" | `+
+				`grep -q "`+b.Sum+`.,[^}]*.state.:.mounted"`) +
+				` ||
+    ssh "core@$node" "sudo pinbox-node attach '${1:?the URL of ` + b.Store +
+				`, or a path on the nodes}' --digest sha256:` + b.Sum + `"`)},
+			Script: true, Bytes: b.Size, Wait: "CRI-O and its containers keep running.",
+			IfItFails: "run it again: an interrupted fetch continues.",
+		},
+	}
+	if sets := openshift.ApplySets(*b.OpenShift, manifests, b.Sets); sets != nil {
+		steps = append(steps, Step{Title: openshift.SetsTitle, Commands: sets, Script: true})
+	}
+	if commands := openshift.Update(manifests, b.Releases); commands != nil {
+		steps = append(steps, Step{
+			Title: "Update the cluster", Commands: commands, Done: openshift.Requested(b.Releases), Script: true,
+			Check: "`oc get clusterversion` shows the progress.", IfItFails: "`oc adm upgrade` says why the cluster refuses.",
+		})
+	}
+	return steps
+}
