@@ -180,21 +180,11 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 		if err := os.MkdirAll(filepath.Dir(s.Path(name)), 0o755); err != nil {
 			return err
 		}
-		if err := writeStaged(s.Path(name), files[name]); err != nil {
+		if err := atomicfile.WriteNew(s.Path(name), files[name].Content, files[name].Perm); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// writeStaged writes a file of a stage, whose folders Publish syncs once for all files.
-func writeStaged(path string, text Text) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, text.Perm)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text.Content)
-	return errors.Join(err, f.Chmod(text.Perm), f.Sync(), f.Close())
 }
 
 // Write writes a small file, or writes it again.

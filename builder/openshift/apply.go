@@ -44,13 +44,13 @@ func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 	}
 	var configs []string
 	for _, pool := range pools(o) {
-		configs = append(configs, configName(pool)+".yaml")
+		configs = append(configs, configFile(pool))
 	}
 	apply := Stage{Title: "Apply the MachineConfigs, and wait until all nodes have them",
 		Commands: []string{"oc apply" + files(dir, configs...)}}
 	for _, pool := range o.PoolNames() {
 		of := pool
-		if !slices.Contains(configs, configName(pool)+".yaml") {
+		if !slices.Contains(configs, configFile(pool)) {
 			of = worker
 		}
 		rendered := fmt.Sprintf(`"$(oc get mcp/%s -o jsonpath='{.spec.configuration.name}')"`, pool)

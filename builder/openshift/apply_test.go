@@ -39,23 +39,23 @@ func applied(commands []string) (all []string) {
 }
 
 func TestOrderOfApply(t *testing.T) {
-	const policy, policySeen = "node-disruption-policy.yaml", "wait machineconfiguration/cluster"
+	const policy, policySeen = "nodes/node-disruption-policy.yaml", "wait machineconfiguration/cluster"
 	for name, test := range map[string]struct {
 		cluster spec.OpenShift
 		want    []string
 	}{
-		"default": {spec.OpenShift{Version: "4.20"}, []string{policy, policySeen, "99-worker-pinbox.yaml",
-			"99-master-pinbox.yaml", "wait worker", "wait master", "s.yaml"}},
+		"default": {spec.OpenShift{Version: "4.20"}, []string{policy, policySeen, "nodes/99-worker-pinbox.yaml",
+			"nodes/99-master-pinbox.yaml", "wait worker", "wait master", "s.yaml"}},
 		"podman": {spec.OpenShift{Version: "4.20", Podman: true, Pools: []string{"worker"}}, []string{policy, policySeen,
-			"99-worker-pinbox.yaml", "wait worker", "s.yaml", "podman"}},
+			"nodes/99-worker-pinbox.yaml", "wait worker", "s.yaml", "podman"}},
 		"a pool of one's own": {spec.OpenShift{Version: "4.20", Pools: []string{"worker", "infra"}}, []string{policy,
-			policySeen, "99-worker-pinbox.yaml", "wait worker", "wait infra", "s.yaml"}},
+			policySeen, "nodes/99-worker-pinbox.yaml", "wait worker", "wait infra", "s.yaml"}},
 		"only a pool of one's own": {spec.OpenShift{Version: "4.20", Pools: []string{"infra"}}, []string{policy, policySeen,
-			"99-infra-pinbox.yaml", "wait infra", "s.yaml"}},
+			"nodes/99-infra-pinbox.yaml", "wait infra", "s.yaml"}},
 		"nodes that pin by themselves": {spec.OpenShift{Version: "4.18", Pools: []string{"worker"}}, []string{policy,
-			policySeen, "99-worker-pinbox.yaml", "wait worker"}},
+			policySeen, "nodes/99-worker-pinbox.yaml", "wait worker"}},
 		"sets in preview, no policy": {spec.OpenShift{Version: "4.16", Pools: []string{"worker"}, API: "v1alpha1"},
-			[]string{"99-worker-pinbox.yaml", "wait worker", "s.yaml"}},
+			[]string{"nodes/99-worker-pinbox.yaml", "wait worker", "s.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			commands := openshift.Apply(test.cluster, "m", []pinset.Set{{Name: "s"}})
@@ -90,7 +90,7 @@ func TestApplyIsForAShell(t *testing.T) {
 		}
 	}
 	out, err := exec.Command("sh", "-c", "oc() { printf '%s\n' \"$@\"; }; "+all[0]).Output()
-	if want := "apply\n--server-side\n-f\n" + dir + "/node-disruption-policy.yaml\n"; err != nil || string(out) != want {
+	if want := "apply\n--server-side\n-f\n" + dir + "/nodes/node-disruption-policy.yaml\n"; err != nil || string(out) != want {
 		t.Errorf("got %q, %v, want %q", out, err, want)
 	}
 }

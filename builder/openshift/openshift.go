@@ -17,10 +17,12 @@ import (
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Names of files. Those in podmanDir are for nodes that have the folders of the stores already: podman, skopeo and
-// rpm-ostree fail while one of those that they are told of is missing.
+// Names of files. Those in nodesDir are applied in their order, with waits: not by `oc apply -f manifests/`, which
+// reads no folder below. Those in podmanDir are for nodes that have the folders of the stores already: podman, skopeo
+// and rpm-ostree fail while one of those that they are told of is missing.
 const (
-	policyFile = "node-disruption-policy.yaml"
+	nodesDir   = "nodes"
+	policyFile = nodesDir + "/node-disruption-policy.yaml"
 	podmanDir  = "podman"
 )
 
@@ -50,7 +52,7 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 	for _, pool := range pools(o) {
 		name := configName(pool)
 		content, failed := ignition.MachineConfig(name, pool, parts)
-		add(name+".yaml", content, failed)
+		add(configFile(pool), content, failed)
 		switch {
 		case o.RuntimeConfig():
 			content, failed = object(runtimeConfig(pool, slotsOf(c)))
@@ -62,7 +64,7 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 		add(path.Join(podmanDir, name+"-podman.yaml"), content, failed)
 	}
 	for _, set := range c.Sets {
-		if name := pinset.FileName(set.Name); files[name] != nil || name == SignaturesFile {
+		if name := pinset.FileName(set.Name); name == SignaturesFile {
 			return nil, fmt.Errorf("%s: %w: set %q: %s is the file of another object", set.Origin,
 				pinset.ErrDuplicateSet, set.Name, name)
 		}
@@ -70,8 +72,10 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 	return files, err
 }
 
-// configName is the name of the MachineConfig of a pool.
+// configName is the name of the MachineConfig of a pool, and configFile its file.
 func configName(pool string) string { return "99-" + pool + "-pinbox" }
+
+func configFile(pool string) string { return path.Join(nodesDir, configName(pool)+".yaml") }
 
 // pools are those that need a MachineConfig: one of a user's own has the MachineConfigs of the workers.
 func pools(o spec.OpenShift) []string {

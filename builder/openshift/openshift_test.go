@@ -126,7 +126,7 @@ func parsed(t *testing.T, content []byte) (paths, units []string) {
 // are for.
 func TestMachineConfigHoldsWhatStays(t *testing.T) {
 	files := manifests(t, spec.OpenShift{Version: "4.20"})
-	paths, units := parsed(t, files["99-worker-pinbox.yaml"])
+	paths, units := parsed(t, files["nodes/99-worker-pinbox.yaml"])
 	wantPaths := []string{
 		"/etc/crio/crio.conf.d/50-pinbox-stores", "/etc/pinbox/node.json", "/etc/pinbox/store.env", "/etc/pinbox/boot",
 		"/etc/udev/rules.d/70-pinbox.rules", "/etc/tmpfiles.d/pinbox.conf",
@@ -141,7 +141,7 @@ func TestMachineConfigHoldsWhatStays(t *testing.T) {
 		t.Errorf("MachineConfig (-want +got):\n%s", diff)
 	}
 	if got := slices.Sorted(maps.Keys(files)); !slices.Equal(got, []string{
-		"99-master-pinbox.yaml", "99-worker-pinbox.yaml", "node-disruption-policy.yaml",
+		"nodes/99-master-pinbox.yaml", "nodes/99-worker-pinbox.yaml", "nodes/node-disruption-policy.yaml",
 	}) {
 		t.Errorf("got %v", got)
 	}
@@ -152,7 +152,7 @@ func TestMachineConfigHoldsWhatStays(t *testing.T) {
 func TestNothingReboots(t *testing.T) {
 	files := manifests(t, spec.OpenShift{Version: "4.20", Podman: true})
 	var policy operatorv1.MachineConfiguration
-	if err := yaml.Unmarshal(files["node-disruption-policy.yaml"], &policy); err != nil {
+	if err := yaml.Unmarshal(files["nodes/node-disruption-policy.yaml"], &policy); err != nil {
 		t.Fatal(err)
 	}
 	actions := map[string]string{}
@@ -201,7 +201,7 @@ func TestNothingReboots(t *testing.T) {
 // Two spellings of a store make CRI-O list its images twice, so one file lists the stores.
 func TestStoresAreListedOnce(t *testing.T) {
 	for version, listed := range map[string]bool{"4.20": true, "4.22": true, "4.23": false, "5.0": false} {
-		content := manifests(t, spec.OpenShift{Version: version, Podman: true})["99-worker-pinbox.yaml"]
+		content := manifests(t, spec.OpenShift{Version: version, Podman: true})["nodes/99-worker-pinbox.yaml"]
 		var object mcfgv1.MachineConfig
 		if err := yaml.Unmarshal(content, &object); err != nil {
 			t.Fatal(err)
@@ -222,9 +222,9 @@ func TestPools(t *testing.T) {
 		pools []string
 		want  []string
 	}{
-		"default":             {nil, []string{"99-master-pinbox.yaml", "99-worker-pinbox.yaml"}},
-		"custom like workers": {[]string{"worker", "infra"}, []string{"99-worker-pinbox.yaml"}},
-		"custom alone":        {[]string{"infra"}, []string{"99-infra-pinbox.yaml"}},
+		"default":             {nil, []string{"nodes/99-master-pinbox.yaml", "nodes/99-worker-pinbox.yaml"}},
+		"custom like workers": {[]string{"worker", "infra"}, []string{"nodes/99-worker-pinbox.yaml"}},
+		"custom alone":        {[]string{"infra"}, []string{"nodes/99-infra-pinbox.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := slices.Sorted(maps.Keys(manifests(t, spec.OpenShift{Version: "4.16", Pools: test.pools})))
@@ -235,11 +235,11 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// The set would replace the MachineConfig, as its name is that of the file.
-func TestSetWithTheNameOfAMachineConfig(t *testing.T) {
+// The set would replace the signatures of releases, as its name is that of the file.
+func TestSetWithTheNameOfSignatures(t *testing.T) {
 	cluster := spec.OpenShift{Version: "4.20"}
 	c := config(t, cluster)
-	c.Sets = []pinset.Set{{Name: "99-worker-pinbox", Origin: "sets.yaml:1"}}
+	c.Sets = []pinset.Set{{Name: "release-signatures", Origin: "sets.yaml:1"}}
 	if _, err := openshift.Manifests(cluster, c); err == nil || !strings.Contains(err.Error(), "sets.yaml:1") {
 		t.Errorf("got %v, want an error that names the set", err)
 	}
@@ -271,7 +271,7 @@ func TestKeysRequireVerity(t *testing.T) {
 			t.Fatal(err)
 		}
 		var object mcfgv1.MachineConfig
-		if err := yaml.Unmarshal(files["99-worker-pinbox.yaml"], &object); err != nil {
+		if err := yaml.Unmarshal(files["nodes/99-worker-pinbox.yaml"], &object); err != nil {
 			t.Fatal(err)
 		}
 		contents, err := ignition.Files(object.Spec.Config.Raw)

@@ -24,7 +24,7 @@ func Markdown(b Built) []byte {
 		"`runbook.sh` does the steps marked with ►, in this order: run it again if it fails or is killed.\n",
 		kind, b.Title(), b.Images, bytesize.Format(b.Size))
 	if b.OpenShift != nil && !b.Delta {
-		t.WriteString("\nDo not apply all of `manifests/` at once: nodes would reboot, and pull.\n")
+		t.WriteString("\nDo not apply what is in `manifests/` before its step: the operator would pull, and nodes reboot.\n")
 	}
 	for n, s := range Steps(b) {
 		mark := ""

@@ -39,7 +39,7 @@ func machineConfig(t *testing.T, o builder.Options, cluster spec.OpenShift) *cri
 // scaled makes one more node from the MachineConfig of an appliance.
 func scaled(t *testing.T, o builder.Options) *crio.Node {
 	t.Helper()
-	n := crio.New(t, ignitionOf(t, o, "99-worker-pinbox.yaml"))
+	n := crio.New(t, ignitionOf(t, o, "nodes/99-worker-pinbox.yaml"))
 	fixtures.Run(t, "systemd-tmpfiles", "--create", "--root", n.Root, filepath.Join(n.Root, "etc/tmpfiles.d/pinbox.conf"))
 	n.MountUnit("var-lib-pinbox-stores-0.mount")
 	return n

@@ -312,6 +312,22 @@ func Write(path string, content []byte, perm fs.FileMode) (changed bool, err err
 	return write(tree, filepath.Base(path), content, perm)
 }
 
+// WriteNew writes and syncs a file that is not there yet, in a folder that appears later as a whole: whoever publishes
+// the folder syncs it once for all its files.
+func WriteNew(path string, content []byte, perm fs.FileMode) error {
+	tree, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	f, err := tree.OpenFile(filepath.Base(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Chmod(perm), f.Sync(), f.Close())
+}
+
 // WriteIn is Write for a file of a tree: the temporary file, if there is one, is right in the root of the tree, and
 // not in a folder of which programs read each file. No link leads out of the tree, so that it may be an image or a
 // medium of somebody else, and the file is not written through a link. The caller prevents two writers at the same

@@ -343,3 +343,21 @@ func TestUnnamed(t *testing.T) {
 		t.Errorf("a missing folder: got %v, want %v", err, os.ErrNotExist)
 	}
 }
+
+// A file of a folder that appears as a whole replaces nothing, and is written through no link.
+func TestWriteNew(t *testing.T) {
+	dir := t.TempDir()
+	name, link := filepath.Join(dir, "a"), filepath.Join(dir, "link")
+	if err := errors.Join(atomicfile.WriteNew(name, []byte("a"), 0o751), os.Symlink("elsewhere", link)); err != nil {
+		t.Fatal(err)
+	}
+	fi, err := os.Stat(name)
+	if content, readErr := os.ReadFile(name); err != nil || readErr != nil || string(content) != "a" || fi.Mode() != 0o751 {
+		t.Errorf("got %q, %v, %v, %v", content, fi.Mode(), err, readErr)
+	}
+	for _, path := range []string{name, link} {
+		if err := atomicfile.WriteNew(path, []byte("b"), 0o644); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("%s: got %v, want %v", path, err, fs.ErrExist)
+		}
+	}
+}
