@@ -13,9 +13,16 @@ import (
 // manifestsOf returns the names and the content of all manifests of a folder.
 func manifestsOf(t *testing.T, out string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(out, artifact.ManifestsDir, "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("got %d manifests and %v, want some", len(files), err)
+	var files []string
+	for _, pattern := range []string{"*.yaml", "nodes/*.yaml"} {
+		found, err := filepath.Glob(filepath.Join(out, artifact.ManifestsDir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		t.Fatal("got no manifests, want some")
 	}
 	var b strings.Builder
 	for _, file := range files {
