@@ -36,7 +36,8 @@ func demo(cmd *cobra.Command, out, base string) error {
 	}
 	program, err := os.ReadFile(nodeBinary(""))
 	if err != nil {
-		return fault.With(fmt.Errorf("pinbox-node cannot be used: %w", err), fault.Input, "install the package pinbox-node; in a checkout, `make` builds it next to pinbox")
+		return fault.With(fmt.Errorf("pinbox-node cannot be used: %w", err), fault.Input,
+			"install the package pinbox-node; in a checkout, `make` builds it next to pinbox")
 	}
 	images, next := filepath.Join(out, "images"), filepath.Join(out, "next")
 	if err := errors.Join(demoimages.Write(images, "1.0", program), demoimages.Write(next, "1.1", program)); err != nil {
