@@ -214,7 +214,7 @@ func cluster(b Built) (steps []Step) {
 	}
 	mounted := Step{
 		Title: "Wait until each node has mounted the store: the operator would pull before", Script: true,
-		Commands: []string{each("until " + on("test -s "+path.Join(crio.Slots()[0], "overlay-images/images.json")) +
+		Commands: []string{each("until " + on("sudo test -s "+path.Join(crio.Slots()[0], "overlay-images/images.json")) +
 			"; do sleep 5; done")},
 		IfItFails: "on the node: `journalctl -u pinbox-store`.",
 	}
