@@ -233,6 +233,9 @@ func cluster(b Built) (steps []Step) {
 
 // update are the steps of a delta for a cluster: the store once to the site, all else by the script.
 func update(b Built) []Step {
+	// The store that a node makes of a thin delta has another digest: that one is attached again, which changes nothing.
+	look := on(`sudo pinbox-node status --output json | tr -d " \n" | ` +
+		`grep -q "` + b.Sum + `.,[^}]*.state.:.mounted"`)
 	steps := []Step{
 		{
 			Title: "Copy the folder once to a web server of the site, or a medium to each node", Bytes: b.Size,
@@ -240,9 +243,7 @@ func update(b Built) []Step {
 		nodes(*b.OpenShift),
 		{
 			Title: "Attach the store on each node that lacks it: `sh runbook.sh http://SERVER/FOLDER/" + b.Store + "`",
-			Commands: []string{each(on(`sudo pinbox-node status --output json | tr -d " \n" | `+
-				`grep -q "`+b.Sum+`.,[^}]*.state.:.mounted"`) +
-				` ||
+			Commands: []string{each(look + ` ||
     ssh "core@$node" "sudo pinbox-node attach '${1:?the URL of ` + b.Store +
 				`, or a path on the nodes}' --digest sha256:` + b.Sum + `"`)},
 			Script: true, Bytes: b.Size, Wait: "CRI-O and its containers keep running.",

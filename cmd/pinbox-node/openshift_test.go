@@ -141,7 +141,7 @@ func TestNodeOfAMachineConfig(t *testing.T) {
 	mco.manages("worker", "4.20.1")
 	mco.pins(pins.Pause, pins.Docker)
 	healthy(t, n)
-	if r := n.Do("attach", filepath.Join(next.Out, layout.DeltaStoreFile)); !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
+	if r := n.Do("attach", filepath.Join(next.Out, layout.DeltaStoreFile)); r.Code != 0 || !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
 		t.Errorf("attach: got %+v, want that it waits for the operator", r)
 	}
 	if got := n.Dropin(); got != rendered(t, []string{pins.Pause, pins.Docker}) {
@@ -357,7 +357,7 @@ func TestStoresOfAContainerRuntimeConfig(t *testing.T) {
 			t.Errorf("got %v twice, want each image once", img.RepoDigests)
 		}
 	}
-	if r := n.Do("attach", delta); !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
+	if r := n.Do("attach", delta); r.Code != 0 || !strings.Contains(r.Out, "waiting for the Machine Config Operator") {
 		t.Errorf("attach: got %+v, want that it waits for the operator", r)
 	}
 }

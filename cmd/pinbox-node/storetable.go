@@ -271,12 +271,17 @@ func showPlannedAttach(w io.Writer, output cli.Output, n *node.Node, a stores.At
 	return show(w, output, shown, nil)
 }
 
-// showWithStatus returns errUnhealthy if the status shows a problem.
+// showWithStatus returns errUnhealthy if the status shows a problem. That the Machine Config Operator has not pinned
+// the images yet is none: it does once somebody applies their sets, which comes after the store.
 func showWithStatus(cmd *cobra.Command, output cli.Output, a attached, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s, but: %w", a.text, err)
 	}
-	return show(cmd.OutOrStdout(), output, a, problem(a.Status))
+	wrong := problem(a.Status)
+	if a.Status.Owner == runtime.MCO && a.Status.Pending() && !a.Status.Degraded() {
+		wrong = nil
+	}
+	return show(cmd.OutOrStdout(), output, a, wrong)
 }
 
 // detached is the result of `detach --output json`.
