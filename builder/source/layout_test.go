@@ -133,6 +133,10 @@ func TestLayoutsWithOtherThanImages(t *testing.T) {
 			},
 			one: "@", name: "quay.io/site/app:2", want: []string{"quay.io/site/app:2"},
 		},
+		"a name with another digest": {
+			fill: func(l *layoutDir) { l.manifest(imageConfig, "", named("quay.io/site/app@sha256:"+hex64)) },
+			want: []string{"quay.io/site/app"}, left: "the image that is named quay.io/site/app@sha256:" + hex64 + " is sha256:",
+		},
 		"a tag that is not there": {
 			fill: func(l *layoutDir) { l.manifest(imageConfig, "", named("1.0")) },
 			one:  ":3.0", name: "quay.io/site/app:3", err: "no image with the digest or tag 3.0",

@@ -180,6 +180,10 @@ func (m *Content) addLocal(at Location, one string, found []storage.LocalImage) 
 		if err != nil {
 			return fmt.Errorf("%s: %w", at.Path, fault.Wrap(ErrNoFullName, err))
 		}
+		if name.Digest != "" && name.Digest != f.Digest {
+			m.Warnings = append(m.Warnings, fmt.Sprintf("%s: the image that is named %s is %s, and who asks for the name "+
+				"does not get it", at.Path, given, f.Digest))
+		}
 		name.Digest = "" // the digest of the layout is used
 		images.Images = append(images.Images, LocalImage{name, f})
 	}
