@@ -38,16 +38,16 @@ type Possible struct {
 	From Live
 }
 
-// Unread is a text that is YAML, JSON or base64 of these, and that stands so deep in others that it is not read.
+// Unread is a text that may name images and is not read: one that stands too deep in others, or an archive.
 type Unread struct {
 	At Field
-	// Object and Path are as in Possible.
-	Object, Path string
+	// Object and Path are as in Possible. Why says why it is not read.
+	Object, Path, Why string
 }
 
 // String says what is not read.
 func (u Unread) String() string {
-	return fmt.Sprintf("%s in %s is not read: it stands in %d texts, one in the other", u.Path, u.Object, maxNesting)
+	return fmt.Sprintf("%s in %s is not read: %s", u.Path, u.Object, u.Why)
 }
 
 // place is an image in an object.
@@ -240,6 +240,9 @@ func (w *walker) nested(n *yaml.Node, in object) []*yaml.Node {
 		w.tooLarge(n)
 		return nil
 	}
+	if len(decoded) > tarMagic+5 && string(decoded[tarMagic:tarMagic+5]) == "ustar" { // chartContent of a HelmChart
+		w.leave(n, in, "it is an archive; if it is a chart, render it and name the result, too")
+	}
 	if !likely {
 		return nil
 	}
@@ -251,7 +254,7 @@ func (w *walker) nested(n *yaml.Node, in object) []*yaml.Node {
 		roots = []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: text, Line: n.Line}} // words in it
 	}
 	if w.depth >= maxNesting {
-		w.Unread = append(w.Unread, Unread{Field{"", w.file, n.Line}, printable(in.name), joinPath(w.path[in.root:])})
+		w.leave(n, in, fmt.Sprintf("it stands in %d texts, one in the other", maxNesting))
 		return nil
 	}
 	seen := map[*yaml.Node]bool{}
@@ -259,6 +262,16 @@ func (w *walker) nested(n *yaml.Node, in object) []*yaml.Node {
 		moveLines(root, n, plain, seen)
 	}
 	return roots
+}
+
+// tarMagic is where the header of a tar archive says "ustar": POSIX.1-1988.
+const tarMagic = 257
+
+// leave notes a text that is not read.
+func (w *walker) leave(n *yaml.Node, in object, why string) {
+	w.Unread = append(w.Unread, Unread{
+		At: Field{"", w.file, n.Line}, Object: printable(in.name), Path: joinPath(w.path[in.root:]), Why: why,
+	})
 }
 
 // moveLines gives the nodes of a document in a text the lines of the file.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/document"
 )
 
@@ -373,6 +374,21 @@ func TestTextsThatAreTooDeep(t *testing.T) {
 	l, err := source.ReadManifests(t.Context(), file, "")
 	if err != nil || len(l.Warnings) != 1 || !strings.Contains(l.Warnings[0], "a.yaml:1: data.x in ConfigMap/a is not read") {
 		t.Errorf("got %q, %v, want one warning", l.Warnings, err)
+	}
+}
+
+// A packed chart is not read, and that is said: its images would be missing without a word.
+func TestArchivesInTexts(t *testing.T) {
+	chart, err := sample.Tar(sample.File("values.yaml", "image: quay.io/a/b:1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := "kind: HelmChart\nmetadata: {name: a}\nspec:\n  chartContent: " +
+		base64.StdEncoding.EncodeToString(packed(string(chart))) + "\n"
+	objects, err := source.ReadObjects(t.Context(), []string{"-"}, strings.NewReader(text))
+	if err != nil || len(objects.Unread) != 1 ||
+		!strings.HasPrefix(objects.Unread[0].String(), "spec.chartContent in HelmChart/a is not read: it is an archive") {
+		t.Errorf("got %v, %v, want that the archive is not read", objects.Unread, err)
 	}
 }
 
