@@ -82,6 +82,14 @@ func TestCRIODoesNotUseTheStore(t *testing.T) {
 	restart(n, "--storage-opt", "overlay.mountopt=nodev")
 	wantErrors("storage option", "has --storage-opt overlay.mountopt=nodev, which replaces the storage_option of all files")
 
+	// Nobody reads storage.conf.d, nor this file, before containers/storage 1.64: a CRI-O that does fails here, since the
+	// store is not there, and pinbox-node must read them then.
+	override := filepath.Join(t.TempDir(), "storage.conf")
+	content = []byte("[storage.options]\nadditionalimagestores = [\"/no/such/store\"]\n")
+	if err := os.WriteFile(override, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n.Env = append(n.Env, "CONTAINERS_STORAGE_CONF_OVERRIDE="+override)
 	restart(n)
 	healthy(t, n)
 }
