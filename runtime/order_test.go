@@ -25,7 +25,11 @@ type recordingNode struct {
 	storeLocks []pinset.Lock
 }
 
-func (node *recordingNode) record(call string) { node.calls = append(node.calls, call) }
+func (node *recordingNode) record(call string) {
+	node.mu.Lock()
+	defer node.mu.Unlock()
+	node.calls = append(node.calls, call)
+}
 
 func (node *recordingNode) Space(root string) (store, staging disk.Space, err error) {
 	node.record("space")
@@ -50,6 +54,8 @@ func (node *recordingNode) List(context.Context) (all []pinset.StoredImage, err 
 
 func (node *recordingNode) Pull(_ context.Context, img pinset.Image) error {
 	node.record("pull")
+	node.mu.Lock()
+	defer node.mu.Unlock()
 	node.stored = append(node.stored, img.String())
 	return nil
 }
