@@ -157,7 +157,6 @@ func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
 // port, which refuses a request with one beside its own signature. A bug was that net/http sends it to both. No message
 // has the signature.
 func TestRedirectsOfBlobs(t *testing.T) {
-	t.Parallel()
 	const signature = "?X-Amz-Signature=s3cr3ts3cr3t"
 	cert, certs := certificate(t)
 	private, object := false, ""

@@ -152,7 +152,6 @@ func TestCertificates(t *testing.T) {
 // --insecure-registry is recommended, with the host, only for a registry without TLS, but not for one that does
 // not answer. It is for this registry only.
 func TestPlainHTTP(t *testing.T) {
-	t.Parallel()
 	r, other := serve(t, nil), serve(t, nil)
 	img := image(t, "amd64", layer(t, sample.File("a", "x")))
 	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, img)))

@@ -225,7 +225,6 @@ func TestOutputForPrograms(t *testing.T) {
 }
 
 func TestVerifyFindsEveryDamage(t *testing.T) {
-	t.Parallel()
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "out")
 	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out); code != fault.OK {

@@ -212,7 +212,6 @@ func rest(t *testing.T, shown <-chan string) (screen string) {
 
 // The passphrase of a key is asked for on a terminal, which does not show it.
 func TestPassphraseIsAskedFor(t *testing.T) {
-	t.Parallel()
 	secret := sealedKey(t, "right")
 	for name, c := range map[string]struct {
 		typed, want string

@@ -254,7 +254,6 @@ func connecting(address string) bool {
 
 // Whatever a build waits for, Ctrl-C ends it.
 func TestInterruptAtEachWait(t *testing.T) {
-	t.Parallel()
 	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
 	for name, prepare := range waits {
 		t.Run(name, func(t *testing.T) {
