@@ -10,6 +10,9 @@ import (
 	"github.com/pinbox/pinbox/runtime/stores"
 )
 
+// mostURLs is how many URLs a store can have.
+const mostURLs = 16
+
 // attachProgress shows the progress of an attach.
 type attachProgress struct{ shown *cli.Progress }
 
@@ -26,13 +29,15 @@ func attachCommand() *cobra.Command {
 	var o stores.AttachOptions
 	var sum string
 	cmd := &cobra.Command{
-		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE | URL | RELEASE}",
+		Use:   "attach {delta.squashfs | delta.thin | DIR | DEVICE | URL... | RELEASE}",
 		Short: "Attach a store to the node, and pin the images of its sets",
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place
   pinbox-node attach https://files.example.com/releases/42/
+  pinbox-node attach https://ship.example/42/ https://files.example.com/releases/42/    # asked in turn
   pinbox-node attach 42    # a store that the node has: by number, name, digest or slot`,
-		Args:              named("the store: its file, a folder, the device of a medium, a URL, or one that the node has"),
+		Args: named("the store: its file, a folder, the device of a medium, URLs, or one that the node has",
+			mostURLs),
 		ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if o.Digest, err = parseDigest(sum); err != nil {
@@ -44,7 +49,7 @@ func attachCommand() *cobra.Command {
 			if o.Auto && f.settings.DryRun {
 				return cli.Usagef("--auto does not go with --dry-run")
 			}
-			o.Source = args[0]
+			o.Source, o.Mirrors = args[0], args[1:]
 			progress := cli.NewProgress(cmd, f.output)
 			if o.Force {
 				progress.Note("--force: neither the appliance nor the order of the releases is checked")

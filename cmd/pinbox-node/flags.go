@@ -85,10 +85,10 @@ func (s *settings) String() string { return strings.Join(*s, " ") }
 // Type implements pflag.Value.
 func (s *settings) Type() string { return "setting" }
 
-// named requires one argument; its error says which.
-func named(what string) cobra.PositionalArgs {
+// named requires arguments, at most so many; its error says which.
+func named(what string, most int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
+		if len(args) == 0 || len(args) > most {
 			return cli.Usagef("name %s; got %d arguments", what, len(args))
 		}
 		return nil

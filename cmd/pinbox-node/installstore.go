@@ -21,7 +21,7 @@ func installStoreCommand() *cobra.Command {
 		Use:     "install-store DISK",
 		Short:   "Copy the store of a medium to a partition on a disk that has CoreOS",
 		Example: "  pinbox-node install-store --check /dev/sda",
-		Args:    named("the disk"), ValidArgsFunction: anyFile,
+		Args:    named("the disk", 1), ValidArgsFunction: anyFile,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Disk = args[0]
 			if check {

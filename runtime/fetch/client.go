@@ -41,8 +41,10 @@ func newClient(o Options, sure bool) client {
 	p.Stall, p.Least, p.Sure = min(p.Stall, stall), o.Least, sure
 	return client{
 		patience: p,
-		file:     &http.Client{Transport: &download.Transport{Next: network, Patience: p, Files: true}},
-		document: &http.Client{Transport: &download.Transport{Next: network, Patience: p}, CheckRedirect: stayWithHTTPS},
+		file:     &http.Client{Transport: &download.Transport{Next: network, Patience: p, Most: o.most, Files: true}},
+		document: &http.Client{
+			Transport: &download.Transport{Next: network, Patience: p, Most: o.most}, CheckRedirect: stayWithHTTPS,
+		},
 	}
 }
 

@@ -56,13 +56,16 @@ type Options struct {
 	Done func(done, all int64)
 	Note func(line string)
 
+	most int // how often one request is made; 0 for no limit
+
 	dial func(ctx context.Context, network, address string) (net.Conn, error) // of tests; nil for the network
 }
 
 // Store is one on a server.
 type Store struct {
-	// Origin is its URL, Name that of its file.
+	// Origin is its URL, Name that of its file. Mirrors are other URLs of the same file, which are asked in turn.
 	Origin, Name string
+	Mirrors      []string
 	Digest       digest.Digest // SHA-256
 	Size         int64         // bytes
 	signature    []byte
@@ -96,7 +99,12 @@ func (s Store) Fetch(ctx context.Context, file string, o Options) (found bool, e
 	if err := filelock.Try(part); err != nil {
 		return false, fmt.Errorf("%s: %w: %w", file, ErrBusy, err)
 	}
-	f := &fetching{store: s, o: o, client: newClient(o, true), part: part}
+	if s.Mirrors != nil {
+		o.most = download.Attempts
+	}
+	f := &fetching{
+		store: s, o: o, client: newClient(o, true), part: part, origins: append([]string{s.Origin}, s.Mirrors...),
+	}
 	if err := f.run(ctx); err != nil {
 		return false, fmt.Errorf("%s: %w", s.Origin, err)
 	}
@@ -119,16 +127,18 @@ type fetching struct {
 	o      Options
 	client client
 	part   *os.File
-	have   int64 // bytes at the beginning of part
-	at     int64 // where in part the next bytes of an answer belong
-	gained int64 // bytes since the patience with the server was renewed
-	failed int   // requests since then
+	// origins are the URLs of the store: the first is asked, and goes to the end when it fails.
+	origins []string
+	have    int64 // bytes at the beginning of part
+	at      int64 // where in part the next bytes of an answer belong
+	gained  int64 // bytes since the patience with the server was renewed
+	failed  int   // requests since then
 	// plain is for a server that does not do ranges, or answers with other ones.
 	plain bool
 }
 
 // run fetches until part has all bytes and the digest. Content that has another one is fetched once more: an
-// interrupted fetch may have begun with that of an earlier release.
+// interrupted fetch may have begun with that of an earlier release. So it is from each mirror.
 func (f *fetching) run(ctx context.Context) error {
 	fi, err := f.part.Stat()
 	if err != nil {
@@ -137,8 +147,11 @@ func (f *fetching) run(ctx context.Context) error {
 	if f.have = fi.Size(); f.have > f.store.Size {
 		f.have = 0
 	}
+	again := len(f.store.Mirrors)
+	if f.have > 0 {
+		again++
+	}
 	for {
-		begun := f.have > 0
 		if err := f.checkSpace(); err != nil {
 			return err
 		}
@@ -156,10 +169,12 @@ func (f *fetching) run(ctx context.Context) error {
 		if err := errors.Join(f.part.Truncate(0), f.part.Sync()); err != nil {
 			return err
 		}
-		if !begun {
+		if again == 0 {
 			return fmt.Errorf("%w: %w", ErrChanged, err)
 		}
+		again--
 		f.have = 0
+		f.turn()
 	}
 }
 
@@ -175,13 +190,13 @@ func (f *fetching) checkSpace() error {
 
 // receive makes requests until part has all bytes, as long as there is patience with the server.
 func (f *fetching) receive(ctx context.Context) error {
-	server, err := url.Parse(f.store.Origin)
-	if err != nil {
-		return err
-	}
 	for f.have < f.store.Size {
 		start := time.Now()
-		err := f.request(ctx)
+		server, err := url.Parse(f.origins[0])
+		if err != nil {
+			return err
+		}
+		err = f.request(ctx)
 		switch {
 		case err == nil:
 			continue
@@ -198,11 +213,24 @@ func (f *fetching) receive(ctx context.Context) error {
 		}
 		f.failed++
 		failure.Since = start
+		if f.turn(); f.failed%len(f.origins) != 0 { // each is asked before any is waited for
+			if f.o.Note != nil {
+				f.o.Note(fmt.Sprintf("%s: %v; asking %s", server.Host, err, f.origins[0]))
+			}
+			continue
+		}
 		if err := f.client.patience.Host(server.Host).Wait(ctx, failure, f.failed, 0); err != nil {
 			return fault.Wrap(ErrServer, err)
 		}
 	}
 	return nil
+}
+
+// turn turns to the next URL of the store.
+func (f *fetching) turn() {
+	if len(f.origins) > 1 {
+		f.origins, f.plain = append(f.origins[1:], f.origins[0]), false
+	}
 }
 
 // request makes one request for the bytes that are missing, and adds what it gets to part. What is behind the store is
@@ -216,7 +244,7 @@ func (f *fetching) request(ctx context.Context) error {
 	if f.at > 0 {
 		ctx = download.WithRange(ctx, f.at, size)
 	}
-	answer, err := get(ctx, f.client.file, f.store.Origin)
+	answer, err := get(ctx, f.client.file, f.origins[0])
 	if err == nil {
 		defer answer.Body.Close()
 		given := answer.Header.Get("Content-Range")

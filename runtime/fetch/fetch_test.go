@@ -175,7 +175,7 @@ func TestServerThatStartsLater(t *testing.T) {
 			}
 			return dial(ctx, network, address)
 		}
-		if _, err := Find(t.Context(), "https://HOST/", o); !errors.Is(err, ErrServer) || dialled != 3 {
+		if _, err := Find(t.Context(), []string{"https://HOST/"}, o); !errors.Is(err, ErrServer) || dialled != 3 {
 			t.Errorf("a name: got %v after %d attempts, want %v after 3", err, dialled, ErrServer)
 		}
 		if _, err := s.Fetch(t.Context(), file, o); err != nil || dialled < 18 || dialled > 26 {

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/download"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/signature"
 )
@@ -23,27 +24,68 @@ func Is(source string) bool {
 	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
 }
 
-// Find asks a server for everything but the store itself, which is a file, or in a folder if the path ends with a
-// slash. A store that could not be attached for its signature is an error here, before it is fetched.
-func Find(ctx context.Context, source string, o Options) (s Store, err error) {
+// Find asks servers for everything but the store itself, which is a file, or in a folder if the path ends with a
+// slash: the first server that has all decides, and the others are mirrors of the file. A store that could not be
+// attached for its signature is an error here, before it is fetched.
+func Find(ctx context.Context, sources []string, o Options) (s Store, err error) {
+	places := make([]*url.URL, len(sources))
+	for i, source := range sources {
+		if places[i], err = parse(source, o); err != nil {
+			return s, err
+		}
+	}
+	var failed []error
+	for i, u := range places {
+		how := o
+		if i < len(places)-1 { // the next one may have it now
+			how.most = download.Attempts
+		}
+		if s, err = find(ctx, u, how); err == nil {
+			break
+		}
+		if failed = append(failed, err); ctx.Err() != nil {
+			break
+		}
+	}
+	if err != nil {
+		return s, errors.Join(failed...)
+	}
+	for _, u := range places {
+		if isFolder(u) {
+			u = u.JoinPath(s.Name)
+		}
+		if mirror := u.String(); mirror != s.Origin {
+			s.Mirrors = append(s.Mirrors, mirror)
+		}
+	}
+	return s, nil
+}
+
+// parse reads the URL of a store.
+func parse(source string, o Options) (*url.URL, error) {
 	u, err := url.Parse(source)
 	switch {
-	case err != nil || u.Host == "" || u.Fragment != "":
-		return s, fmt.Errorf("%q: %w", source, ErrName)
+	case err != nil || !Is(source) || u.Host == "" || u.Fragment != "",
+		!isFolder(u) && strings.HasPrefix(path.Base(u.Path), "."):
+		return nil, fmt.Errorf("%q: %w", source, ErrName)
 	case u.User != nil: // messages and logs have the URL
-		return s, fmt.Errorf("%s: %w: it has a password", u.Redacted(), ErrName)
+		return nil, fmt.Errorf("%s: %w: it has a password", u.Redacted(), ErrName)
 	case u.Scheme == "http" && o.Digest == "" && o.Keys.IsEmpty():
-		return s, fmt.Errorf("%s: %w", source, ErrPlain)
+		return nil, fmt.Errorf("%s: %w", source, ErrPlain)
 	}
+	return u, nil
+}
+
+func isFolder(u *url.URL) bool { return strings.HasSuffix(u.Path, "/") || u.Path == "" }
+
+// find asks one server.
+func find(ctx context.Context, u *url.URL, o Options) (s Store, err error) {
 	c := newClient(o, false)
 	s = Store{Origin: u.String(), Name: path.Base(u.Path), Digest: o.Digest}
 	dir, names, missing := u.JoinPath(".."), []string{s.Name}, stores.ErrNoDigest
-	folder := strings.HasSuffix(u.Path, "/") || u.Path == ""
+	folder := isFolder(u)
 	if folder {
 		dir, names, missing = u, layout.AttachableStores(), stores.ErrNoStore
-	}
-	if strings.HasPrefix(s.Name, ".") {
-		return s, fmt.Errorf("%q: %w", source, ErrName)
 	}
 	if folder || s.Digest == "" {
 		name, listed, err := c.findSum(ctx, dir, names, missing)

@@ -83,7 +83,7 @@ func TestFind(t *testing.T) {
 		"/1/delta.thin": "delta.thin", "/1/": "delta.thin", "/2/store.squashfs": "store.squashfs",
 		"/3/site%207.thin": "site 7.thin", "/1/delta.thin?token=x": "delta.thin",
 	} {
-		s, err := fetch.Find(t.Context(), url+source, fetch.Options{})
+		s, err := fetch.Find(t.Context(), []string{url + source}, fetch.Options{})
 		if err != nil || s.Name != name || s.Size != int64(len(content)) || s.Digest != digest.FromString(content) {
 			t.Errorf("%s: got %+v, %v, want %s with its size and digest", source, s, err, name)
 			continue
@@ -140,7 +140,7 @@ func TestFindRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := fetch.Find(t.Context(), c.source, c.o)
+			_, err := fetch.Find(t.Context(), []string{c.source}, c.o)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v, want %v with %q", err, c.want, c.text)
 			}
@@ -163,7 +163,7 @@ func TestDigestOfTheCaller(t *testing.T) {
 	defer plain.Close()
 	for text, want := range map[string]error{content: nil, "A thin delta": fetch.ErrChanged} {
 		o := fetch.Options{Digest: digest.FromString(text)}
-		s, err := fetch.Find(t.Context(), plain.URL+"/delta.thin", o)
+		s, err := fetch.Find(t.Context(), []string{plain.URL + "/delta.thin"}, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestFindEndsWithItsContext(t *testing.T) {
 	defer close(release)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := fetch.Find(ctx, server.URL+"/delta.thin", fetch.Options{}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := fetch.Find(ctx, []string{server.URL + "/delta.thin"}, fetch.Options{}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 }
@@ -195,4 +195,45 @@ func newKeys(t *testing.T) signature.Keys {
 		t.Fatal(err)
 	}
 	return keys
+}
+
+// Several URLs of one store are asked in turn: for what is beside it, and for its bytes while a server fails. What one of
+// them gives of another store is fetched again from the next.
+func TestMirrors(t *testing.T) {
+	good := map[string]string{"/1/delta.thin": content, "/1/SHA256SUMS": sums("delta.thin", content)}
+	url := files(t, good)
+	empty := files(t, nil)
+	late := files(t, map[string]string{"/1/delta.thin": strings.Repeat("x", len(content)), "/1/SHA256SUMS": "403"})
+	closed := httptest.NewTLSServer(nil)
+	closed.Close()
+	for name, c := range map[string]struct {
+		sources []string
+		mirrors int
+	}{
+		"the first is not there":        {[]string{closed.URL + "/1/", url + "/1/"}, 1},
+		"the first has none":            {[]string{empty + "/1/", url + "/1/delta.thin"}, 1},
+		"the second is never asked":     {[]string{url + "/1/", closed.URL + "/1/"}, 1},
+		"the same twice":                {[]string{url + "/1/", url + "/1/delta.thin"}, 0},
+		"the first has another content": {[]string{late + "/1/", url + "/1/"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := fetch.Find(t.Context(), c.sources, fetch.Options{})
+			if err != nil || s.Digest != digest.FromString(content) || len(s.Mirrors) != c.mirrors {
+				t.Fatalf("got %+v, %v, want the store and %d mirrors", s, err, c.mirrors)
+			}
+			s.Origin, s.Mirrors = c.sources[0]+"delta.thin", []string{url + "/1/delta.thin"} // the first comes first here, too
+			file := filepath.Join(t.TempDir(), s.Name)
+			if _, err = s.Fetch(t.Context(), file, fetch.Options{}); err != nil {
+				t.Errorf("got %v, want the store", err)
+			}
+			if got, err := os.ReadFile(file); err != nil || string(got) != content {
+				t.Errorf("got %q, %v, want the store", got, err)
+			}
+		})
+	}
+	_, err := fetch.Find(t.Context(), []string{empty + "/1/", closed.URL + "/1/"}, fetch.Options{})
+	if err == nil || !strings.Contains(err.Error(), empty) || !strings.Contains(err.Error(), closed.URL) {
+		t.Errorf("got %v, want both servers in it", err)
+	}
 }

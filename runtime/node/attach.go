@@ -34,6 +34,9 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 		return stores.Attached{}, err
 	}
 	m.DryRun = n.s.DryRun
+	if len(a.Mirrors) > 0 && !fetch.Is(a.Source) {
+		return stores.Attached{}, fmt.Errorf("%s: %w", a.Source, ErrMirrors)
+	}
 	if m.DryRun && fetch.Is(a.Source) {
 		return stores.Attached{}, fmt.Errorf("%s: %w", a.Source, ErrRemoteDryRun)
 	}

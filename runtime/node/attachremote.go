@@ -18,7 +18,9 @@ import (
 // What a store of a server cannot be used for.
 var (
 	ErrRemoteInPlace = fault.New(fault.Usage, "a store of a server cannot be used in place", "leave out --in-place")
-	ErrRemoteDryRun  = fault.New(fault.Usage, "a dry run fetches no store from a server",
+	ErrMirrors       = fault.New(fault.Usage, "only a store of a server can have more than one name",
+		"attach one store after the other; several URLs are the same store on several servers")
+	ErrRemoteDryRun = fault.New(fault.Usage, "a dry run fetches no store from a server",
 		"copy its folder to this machine, and name that")
 )
 
@@ -47,12 +49,12 @@ func (n *Node) attachRemote(
 		Keys: keys, Digest: a.Digest, Stall: time.Duration(n.conf.Stall), Least: int64(least),
 		Done: func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }, Note: a.Progress.Note,
 	}
-	found, err := fetch.Find(ctx, a.Source, how)
+	found, err := fetch.Find(ctx, append([]string{a.Source}, a.Mirrors...), how)
 	if err != nil {
 		return attached, err
 	}
 	origin := a.Source
-	a.Source, a.Digest = "", found.Digest
+	a.Source, a.Mirrors, a.Digest = "", nil, found.Digest
 	lacks, err := stores.Lacks(ctx, m, found.Digest)
 	if err != nil {
 		return attached, fmt.Errorf("%s: %w", origin, err)

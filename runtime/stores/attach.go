@@ -38,6 +38,8 @@ type AttachOptions struct {
 	// Source is the store's file, a folder with it, or the device of a medium; or the number, name, digest or slot of a
 	// store that the node has; "" is the attached store with Digest.
 	Source string
+	// Mirrors are other URLs of the store, if Source is one.
+	Mirrors []string
 	// Digest of the file; "" reads it from the sums next to the file.
 	Digest digest.Digest
 	// InPlace mounts the store from its source instead of copying it.
