@@ -18,7 +18,9 @@ import (
 const maxAttached = 100
 
 // attached describes the signatures of an image, which has these digests. metadata is that of its record.
-func attached(r *records, image string, own []digest.Digest, metadata string) (all []Attached, err error) {
+func attached(
+	store *layout.Store, image string, own []digest.Digest, metadata string,
+) (all []Attached, err error) {
 	if metadata == "" { // other programs leave it out
 		return nil, nil
 	}
@@ -30,7 +32,7 @@ func attached(r *records, image string, own []digest.Digest, metadata string) (a
 		if err := manifest.Validate(); err != nil {
 			return all, err
 		}
-		file, err := r.read(image, layout.SignatureKey(manifest))
+		file, err := store.Document(image, layout.SignatureKey(manifest))
 		if err != nil {
 			return all, err
 		}
