@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -103,9 +105,11 @@ func New(o Options) (s Setup, err error) {
 		}
 	}
 	if o.ImageStore != "" {
-		if !s.host.exists(o.ImageStore) {
+		found, err := s.host.open(o.ImageStore, unix.O_PATH)
+		if err != nil {
 			return s, fmt.Errorf("%w: the image has no %s", ErrOptions, o.ImageStore)
 		}
+		_ = found.Close() // nothing was written to it
 		if err := s.host.checkImageStore(o.ImageStore); err != nil {
 			return s, err
 		}
