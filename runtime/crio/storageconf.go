@@ -56,8 +56,16 @@ func ReadStorage(content []byte) (Storage, error) {
 }
 
 // HasSlots reports whether it lists all slots.
-func (s Storage) HasSlots() bool {
-	return !slices.ContainsFunc(Slots(), func(slot string) bool { return !slices.Contains(s.Stores, slot) })
+func (s Storage) HasSlots() bool { return missingSlot(s.Stores) == "" }
+
+// missingSlot is a slot that is not among these stores; "" if all are.
+func missingSlot(stores []string) string {
+	for _, slot := range Slots() {
+		if !slices.Contains(stores, slot) {
+			return slot
+		}
+	}
+	return ""
 }
 
 // ListStores is the line of storage.conf that names stores.

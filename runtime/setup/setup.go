@@ -298,26 +298,11 @@ func (s Setup) activate(ctx context.Context, due Due) (notes []string, err error
 		if err := systemd.Unit(crio.Unit).Restart(ctx); err != nil {
 			return nil, err
 		}
-		if err := s.checkStores(ctx); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, s.Wait)
+		defer cancel()
+		if err := crio.WaitForSlots(ctx, s.Socket); err != nil {
 			return nil, err
 		}
 	}
 	return notes, systemd.Unit(nodeUnit).Begin(ctx)
-}
-
-// checkStores asks CRI-O itself: options of its command line may come before its files.
-func (s Setup) checkStores(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Wait)
-	defer cancel()
-	config, err := crio.Started(ctx, s.Socket)
-	if err != nil {
-		return fmt.Errorf("%w: %w", crio.ErrWithoutStores, err)
-	}
-	stores := config.ImageStores()
-	for _, slot := range crio.Slots() {
-		if !slices.Contains(stores, slot) {
-			return fmt.Errorf("%w: its configuration has no %s; `crio status config` shows it", crio.ErrWithoutStores, slot)
-		}
-	}
-	return nil
 }
