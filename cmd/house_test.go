@@ -180,7 +180,7 @@ var doors = map[string][]string{
 	// the home folder, as containers/image finds it
 	"go.podman.io/storage/pkg/unshare": {"storage/environment", "storage/root"},
 	"github.com/sirupsen/logrus":       {"cmd/cli"}, // the logger of these libraries
-	"github.com/ProtonMail/go-crypto":  {"builder/inspect"},
+	"github.com/ProtonMail/go-crypto":  {"storage"},
 	"github.com/secure-systems-lab":    {"storage/signature"},
 	"github.com/in-toto":               {"builder/provenance"},
 	"github.com/coreos":                {"ignition"},

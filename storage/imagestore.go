@@ -117,12 +117,11 @@ func (s *ImageStore) signatures(manifest digest.Digest) (all [][]byte, err error
 		if err != nil {
 			return nil, fmt.Errorf("image store %s: %w: %w", s.dir, ErrLocal, err)
 		}
-		for _, size := range sizes.Each[manifest] {
-			if size < 0 || size > len(content) {
-				return nil, fmt.Errorf("image store %s: %w: signatures of %s are truncated", s.dir, ErrLocal, img.ID)
-			}
-			all, content = append(all, content[:size]), content[size:]
+		signatures, whole := sizes.Split(manifest, content)
+		if !whole {
+			return nil, fmt.Errorf("image store %s: %w: signatures of %s are truncated", s.dir, ErrLocal, img.ID)
 		}
+		all = append(all, signatures...)
 	}
 	return all, nil
 }

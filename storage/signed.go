@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -65,56 +64,13 @@ func verifySigned(sig, key []byte, want digest.Digest) error {
 }
 
 func signedDigest(content []byte, want digest.Digest) error {
-	c, err := parseClaim(content)
-	if err == nil && c.Critical.Image.Digest != want {
-		err = fmt.Errorf("it is for %s", c.Critical.Image.Digest)
+	c := Claim{Form: openPGPForm}
+	err := c.read(content)
+	if err == nil {
+		err = c.OfOpenPGP()
+	}
+	if err == nil && c.Digest != want {
+		err = fmt.Errorf("it is for %s", c.Digest)
 	}
 	return err
-}
-
-// claim is the content of a signature.
-type claim struct {
-	Critical struct {
-		Type  string
-		Image struct {
-			Digest digest.Digest `json:"docker-manifest-digest"`
-		}
-		Identity struct {
-			Reference string `json:"docker-reference"`
-		}
-	}
-}
-
-func parseClaim(content []byte) (c claim, err error) {
-	if err := json.Unmarshal(content, &c); err != nil {
-		return c, err
-	}
-	if c.Critical.Type != "atomic container signature" {
-		return c, fmt.Errorf("its type is %q", c.Critical.Type)
-	}
-	return c, nil
-}
-
-// UntrustedClaim returns the name and the digest that an OpenPGP signature is for, without
-// verifying the signature.
-func UntrustedClaim(sig []byte) (name string, d digest.Digest, err error) {
-	err = OpenPGP(func() (err error) {
-		name, d, err = untrustedClaim(sig)
-		return err
-	})
-	return name, d, err
-}
-
-func untrustedClaim(sig []byte) (name string, d digest.Digest, err error) {
-	mechanism, _, err := signature.NewEphemeralGPGSigningMechanism(nil)
-	if err != nil {
-		return "", "", err
-	}
-	defer mechanism.Close()
-	content, _, err := mechanism.UntrustedSignatureContents(sig)
-	if err != nil {
-		return "", "", fmt.Errorf("%w: %w", ErrSignature, err)
-	}
-	c, err := parseClaim(content)
-	return c.Critical.Identity.Reference, c.Critical.Image.Digest, err
 }

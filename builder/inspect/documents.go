@@ -58,6 +58,10 @@ func readDocuments(ctx context.Context, r *release.Release, good []string) (all 
 	}
 	all = slices.DeleteFunc(all, func(d Document) bool { return signatures[d.Name] })
 	slices.SortFunc(all, func(a, b Document) int { return strings.Compare(a.Name, b.Name) })
+	ofSums := Document{Name: r.Names.Sums, Check: Unsigned}
+	if sums != nil {
+		ofSums.readSignature(r, slices.Contains(good, ofSums.Name))
+	}
 	left := int64(maxHashedAll)
 	for i := range all {
 		d := &all[i]
@@ -66,8 +70,13 @@ func readDocuments(ctx context.Context, r *release.Release, good []string) (all 
 			return nil, err
 		}
 		d.readSignature(r, slices.Contains(good, d.Name))
+		switch { // what they list is signed with them
+		case d.Sums == Same && ofSums.Check == Verified:
+			d.Check = Verified
+		case d.Check == Unsigned && (d.Sums == Same || d.Sums == Uncompared) && ofSums.Check != Unsigned:
+			d.Check = NotChecked
+		}
 	}
-	cover(all, r.Names.Sums)
 	return all, nil
 }
 
@@ -201,23 +210,6 @@ func (d *Document) readSignature(r *release.Release, good bool) {
 		d.Check = Verified
 		for i := range d.Signatures {
 			d.Signatures[i].Check = Verified
-		}
-	}
-}
-
-// cover says which documents are signed with the sums.
-func cover(all []Document, sums string) {
-	i := slices.IndexFunc(all, func(d Document) bool { return d.Name == sums })
-	if i < 0 || all[i].Check == Unsigned {
-		return
-	}
-	for j := range all {
-		d := &all[j]
-		switch {
-		case d.Sums == Same && all[i].Check == Verified:
-			d.Check = Verified
-		case d.Check == Unsigned && (d.Sums == Same || d.Sums == Uncompared):
-			d.Check = NotChecked
 		}
 	}
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/release"
@@ -138,34 +136,6 @@ func (v *Inventory) unread(what string, why any) {
 	v.Unread = append(v.Unread, fmt.Sprintf("%s: %v", what, why))
 }
 
-// maxDocuments is the limit for the configurations and signatures of all images in bytes: 300 KB for each of an
-// OpenShift release.
-const maxDocuments = 64 << 20
-
-var errTooLarge = fmt.Errorf("the documents of the images have more than %d MiB", maxDocuments>>20)
-
-// records reads documents of the images of a store.
-type records struct {
-	files fs.FS
-	left  int64 // bytes that may be read
-}
-
-func (r *records) read(image, key string) ([]byte, error) {
-	f, err := r.files.Open(layout.DocumentFile(image, key))
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
-		return nil, errors.Join(err, input.ErrNotRegular)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, r.left+1))
-	if r.left -= int64(len(text)); r.left < 0 {
-		return nil, errTooLarge
-	}
-	return text, err
-}
-
 // readRecords reads the configurations and signatures of the images. One that is damaged is noted, and the others are
 // read.
 func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock pinset.Lock) error {
@@ -178,7 +148,8 @@ func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock
 		return nil
 	}
 	metadata := map[string]string{} // by the IDs of images
-	err = layout.Open(files).Images(func(img layout.Image) error {
+	store := layout.Open(files)
+	err = store.Images(func(img layout.Image) error {
 		metadata[img.ID] = img.Metadata
 		return nil
 	})
@@ -189,17 +160,16 @@ func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock
 	if err != nil {
 		return err
 	}
-	r := &records{files: files, left: maxDocuments}
 	for i, locked := range lock.Images {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		img := &v.Images[i]
-		if err := img.configure(r, locked.Config); err != nil {
+		if err := img.configure(store, locked.Config); err != nil {
 			v.unread("configuration of "+locked.Pin, err)
 		}
 		own := []digest.Digest{img.Manifest, locked.Index, img.Digest}
-		if img.Signatures, err = attached(r, locked.Config.Encoded(), own, metadata[locked.Config.Encoded()]); err != nil {
+		if img.Signatures, err = attached(store, locked.Config.Encoded(), own, metadata[locked.Config.Encoded()]); err != nil {
 			v.unread("signatures of "+locked.Pin, err)
 			continue
 		}
@@ -214,8 +184,8 @@ func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock
 const maxPlatform = 32
 
 // configure reads the configuration of an image: config.md of the OCI image specification.
-func (img *Held) configure(r *records, id digest.Digest) error {
-	text, err := r.read(id.Encoded(), layout.ConfigKey(id.Encoded()))
+func (img *Held) configure(store *layout.Store, id digest.Digest) error {
+	text, err := store.Document(id.Encoded(), layout.ConfigKey(id.Encoded()))
 	if err != nil {
 		return err
 	}

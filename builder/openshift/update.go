@@ -25,9 +25,9 @@ type Release struct {
 // Sign adds those of the signatures of an image that are for the release.
 func (r *Release) Sign(img pinset.Image, signatures [][]byte) {
 	for _, s := range signatures {
-		_, claimed, err := storage.UntrustedClaim(s) // an error for one of sigstore
+		claim, err := storage.UntrustedClaim(s)
 		known := slices.ContainsFunc(r.Signatures, func(other []byte) bool { return bytes.Equal(s, other) })
-		if err == nil && !known && img.Digest == r.Image.Digest && claimed == r.Image.Digest {
+		if err == nil && claim.OfOpenPGP() == nil && !known && img.Digest == r.Image.Digest && claim.Digest == img.Digest {
 			r.Signatures = append(r.Signatures, s)
 		}
 	}

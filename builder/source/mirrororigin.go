@@ -182,17 +182,20 @@ func (o origins) readMirrors(name string, content []byte) error {
 // readSignature reads the name of a release from its signature. The signature is not verified: only
 // the name is used.
 func (o origins) readSignature(name string, content []byte) error {
-	claimed, d, err := storage.UntrustedClaim(content)
+	claim, err := storage.UntrustedClaim(content)
+	if err == nil {
+		err = claim.OfOpenPGP()
+	}
 	if err != nil {
 		return err
 	}
-	ref, err := pinset.ParseReference(claimed)
+	ref, err := pinset.ParseReference(claim.Name)
 	if err != nil {
 		return err
 	}
-	o.releases[d] = ref.Repository
-	if tag, ok := strings.CutSuffix(path.Base(name), "-"+strings.Replace(d.String(), ":", "-", 1)); ok {
-		o.tagged[tag] = d
+	o.releases[claim.Digest] = ref.Repository
+	if tag, ok := strings.CutSuffix(path.Base(name), "-"+strings.Replace(claim.Digest.String(), ":", "-", 1)); ok {
+		o.tagged[tag] = claim.Digest
 	}
 	return nil
 }

@@ -48,16 +48,20 @@ func Running(ctx context.Context, socket string) (Config, error) {
 	return c, nil
 }
 
-// Started is Running once CRI-O answers.
-func Started(ctx context.Context, socket string) (Config, error) {
+// WaitForSlots asks CRI-O itself whether it has all slots, once it answers: options of its command line may come before
+// its files. The error is ErrWithoutStores.
+func WaitForSlots(ctx context.Context, socket string) error {
 	for {
 		config, err := Running(ctx, socket)
 		if err == nil {
-			return config, nil
+			if slot := missingSlot(config.ImageStores()); slot != "" {
+				err = fmt.Errorf("%w: its configuration has no %s; `crio status config` shows it", ErrWithoutStores, slot)
+			}
+			return err
 		}
 		select {
 		case <-ctx.Done():
-			return Config{}, fmt.Errorf("%s: %w", socket, errors.Join(err, ctx.Err()))
+			return fmt.Errorf("%w: %s: %w", ErrWithoutStores, socket, errors.Join(err, ctx.Err()))
 		case <-time.After(retry):
 		}
 	}

@@ -2,9 +2,21 @@ package crio
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 )
+
+// Unit is the unit of CRI-O in its packages, of Debian, Fedora and upstream.
+const Unit = "crio.service"
+
+// UnitDirs returns the folders of systemd's units, the first of which counts: systemd.unit(5).
+func UnitDirs() []string {
+	return []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system",
+		"/usr/lib/systemd/system", "/lib/systemd/system"}
+}
 
 // Source is a file, and its content.
 type Source struct {
@@ -22,6 +34,30 @@ type Service struct {
 
 // setting is a word of the command line, or a variable, and the file that it comes from.
 type setting struct{ text, by string }
+
+// FindService finds out how systemd starts CRI-O on a machine. read reads a file of it, and is empty if there is none.
+func FindService(machine fs.FS, read func(name string) ([]byte, error)) (Service, error) {
+	found := map[string]Source{} // by the name of the file: a drop-in, or the unit itself
+	for _, dir := range slices.Backward(UnitDirs()) {
+		dropins, _ := fs.Glob(machine, path.Join(dir, Unit+".d/*.conf")[1:]) // the pattern is valid
+		for _, name := range append([]string{path.Join(dir, Unit)}, dropins...) {
+			name = path.Join("/", name)
+			content, err := read(name)
+			if err != nil {
+				return Service{}, err
+			}
+			if base := path.Base(name); base != Unit || len(content) > 0 {
+				found[base] = Source{name, content}
+			}
+		}
+	}
+	files := []Source{found[Unit]}
+	delete(found, Unit)
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		files = append(files, found[name])
+	}
+	return ReadService(files, read)
+}
 
 // ReadService reads a unit, and its drop-ins in the order in which systemd reads them. environment reads a file of
 // variables that they name; it is empty if there is none.

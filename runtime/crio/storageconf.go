@@ -1,6 +1,15 @@
 package crio
 
-import "github.com/BurntSushi/toml"
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
 
 // The configuration of containers/storage, which podman and skopeo read, too. Its stores come before those of
 // CRI-O's own files. The file of the distribution counts if there is none in /etc: containers-storage.conf(5).
@@ -44,4 +53,53 @@ func ReadStorage(content []byte) (Storage, error) {
 		Driver: c.Storage.Driver, GraphRoot: c.Storage.Root, ImageStore: c.Storage.Images, RunRoot: c.Storage.RunRoot,
 		Stores: c.Storage.Options.Stores,
 	}, err
+}
+
+// HasSlots reports whether it lists all slots.
+func (s Storage) HasSlots() bool { return missingSlot(s.Stores) == "" }
+
+// missingSlot is a slot that is not among these stores; "" if all are.
+func missingSlot(stores []string) string {
+	for _, slot := range Slots() {
+		if !slices.Contains(stores, slot) {
+			return slot
+		}
+	}
+	return ""
+}
+
+// ListStores is the line of storage.conf that names stores.
+func ListStores(stores []string) string {
+	return `additionalimagestores = ["` + strings.Join(stores, `", "`) + `"]`
+}
+
+// The list of stores in storage.conf, which may have several lines, and the section that it is in.
+var (
+	storesList     = regexp.MustCompile(`(?m)^[ \t]*additionalimagestores[^\]]*\].*\n`)
+	optionsSection = regexp.MustCompile(`(?m)^[ \t]*\[storage\.options\][ \t]*$`)
+)
+
+// AddSlots adds the slots to the storage.conf of a distribution, which stays in force otherwise; nil is none.
+func AddSlots(vendor []byte) ([]byte, error) {
+	if vendor == nil {
+		vendor = []byte("[storage]\ndriver = \"overlay\"\nrunroot = \"" + DefaultRunRoot + "\"\n" +
+			"graphroot = \"" + DefaultRoot + "\"\n[storage.options]\n")
+	}
+	theirs, err := ReadStorage(vendor)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.HasSuffix(vendor, []byte("\n")) {
+		vendor = append(vendor, '\n')
+	}
+	list := ListStores(append(theirs.Stores, Slots()...))
+	result := optionsSection.ReplaceAllFunc(storesList.ReplaceAllLiteral(vendor, nil), func(section []byte) []byte {
+		return fmt.Appendf(nil, "%s\n%s", section, list)
+	})
+	const title = "# Written by pinbox, of " + VendorStorageConf + " and the read-only image stores.\n"
+	result = append([]byte(title), result...)
+	if got, err := ReadStorage(result); err != nil || !got.HasSlots() {
+		return nil, errors.Join(errors.New("it has no section [storage.options] to which the stores could be added"), err)
+	}
+	return result, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/systemd"
 )
 
@@ -25,7 +26,7 @@ func (n *Node) Mount(ctx context.Context) ([]runtime.StoreStatus, error) {
 
 // stopped reports whether CRI-O neither runs nor starts.
 func stopped(ctx context.Context, socket string) bool {
-	return !listens(socket) && (!systemd.Running() || !systemd.HasProcess(ctx, "crio.service"))
+	return !listens(socket) && (!systemd.Running() || !systemd.HasProcess(ctx, crio.Unit))
 }
 
 // listens reports whether a process listens on a socket.

@@ -205,7 +205,7 @@ func (n *Node) insecure(ctx context.Context, client *cri.Client, config crio.Con
 func (n *Node) reloader() func(context.Context) error {
 	switch {
 	case n.conf.Reload == "systemd" || n.conf.Reload == "auto" && systemd.Running():
-		return func(ctx context.Context) error { return systemd.Reload(ctx, "crio.service") }
+		return func(ctx context.Context) error { return systemd.Reload(ctx, crio.Unit) }
 	case n.conf.Reload == "signal" || n.conf.Reload == "auto":
 		return func(ctx context.Context) error { return crio.ReloadBySignal(ctx, n.conf.Socket) }
 	}

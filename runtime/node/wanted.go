@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/wanted"
 )
 
@@ -23,7 +24,7 @@ func (m *machine) readWanted(ctx context.Context) []wanted.Image {
 	if log := m.node.conf.CRIOLog; log != "" {
 		_ = m.wanted.ReadFile(log)
 	} else {
-		units := []string{"crio.service"}
+		units := []string{crio.Unit}
 		for _, unit := range kubeletUnits {
 			units = append(units, string(unit))
 		}

@@ -1,21 +1,22 @@
 package provision
 
 import (
+	"path"
 	"slices"
 	"strings"
 
+	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // AttachPath is that of pinbox-attach@.service where it is a file of a MachineConfig.
-const AttachPath = unitsDir + attachUnit
+const AttachPath = UnitDir + "/" + attachUnit
 
-// Names that only a node has whose files come from MachineConfigs.
-const (
-	unitsDir        = "/etc/systemd/system/"
-	directoriesConf = "20-pinbox-directories.conf"
-	crioUnit        = "crio.service"
-)
+// UnitDir has the units of an administrator: systemd.unit(5).
+const UnitDir = "/etc/systemd/system"
+
+// directoriesConf is a drop-in that only a node has whose files come from MachineConfigs.
+const directoriesConf = "20-pinbox-directories.conf"
 
 // Managed returns the parts as a MachineConfig can hold them. The operator takes a file that changes on the disk for
 // damage, makes no directories on a running node, and names no unit with an @ where it says what restarts a service.
@@ -29,9 +30,9 @@ func (p Parts) Managed() Parts {
 	for _, u := range p.Units {
 		switch {
 		case strings.Contains(u.Name, "@"):
-			managed.Files = append(managed.Files, text(unitsDir+u.Name, []byte(u.Content)))
+			managed.Files = append(managed.Files, text(path.Join(UnitDir, u.Name), []byte(u.Content)))
 			continue
-		case u.Name == crioUnit:
+		case u.Name == crio.Unit:
 			u.Dropins = append(slices.Clone(u.Dropins), Dropin{directoriesConf,
 				"[Service]\n# CRI-O does not start while one is missing.\n" + mkdir + "\n"})
 		}

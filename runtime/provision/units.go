@@ -189,7 +189,7 @@ func (r *rendering) node() []Unit {
 		units = append(units, r.storeUnits()...)
 	}
 	units = append(units,
-		Unit{Name: "crio.service", Dropins: []Dropin{{Name: crioDropin, Content: r.render("crio.conf")}}},
+		Unit{Name: crio.Unit, Dropins: []Dropin{{Name: crioDropin, Content: r.render("crio.conf")}}},
 		Unit{Name: mountUnit, Content: r.render("mount.service")},
 		Unit{Name: firstbootUnit, Content: r.render("firstboot.service")},
 		Unit{Name: nodeUnit, Enabled: true, Content: r.render("node.service")})

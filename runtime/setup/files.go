@@ -157,7 +157,7 @@ func (h host) makeDirectory(name string) error {
 }
 
 // makeLink makes a link that is not there yet.
-func (h host) makeLink(l Link) error {
+func (h host) makeLink(l provision.Link) error {
 	err := h.in(l.Path, func(folder *os.Root, base string) error { return folder.Symlink(l.Target, base) })
 	return fault.Ignore(err, fs.ErrExist)
 }

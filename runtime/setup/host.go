@@ -4,10 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
-	"path"
-	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime"
@@ -46,27 +43,20 @@ func (h host) unmanaged() error {
 	return nil
 }
 
-// Folders of systemd's units, the first of which counts: systemd.unit(5).
-var unitDirs = []string{"/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system",
-	"/usr/lib/systemd/system", "/lib/systemd/system"}
-
-// crioUnit is the unit of CRI-O in its packages, of Debian, Fedora and upstream.
-const crioUnit = "crio.service"
-
 // findCRIO finds CRI-O, its version unless it is given, and what it runs with. The error says why pinbox cannot use it;
 // notes are for people. The version is "" if nothing tells it.
 func (h host) findCRIO(
 	ctx context.Context, version string,
 ) (found crio.Effective, is string, notes []string, err error) {
-	service, err := h.service()
+	service, err := crio.FindService(h, h.read)
 	switch {
 	case err != nil:
 		return found, "", nil, err
 	case service.Program == "":
-		return found, "", nil, fmt.Errorf("%w: no %s with an ExecStart= in %s", ErrNoCRIO, crioUnit,
-			strings.Join(unitDirs, ", "))
+		return found, "", nil, fmt.Errorf("%w: no %s with an ExecStart= in %s", ErrNoCRIO, crio.Unit,
+			strings.Join(crio.UnitDirs(), ", "))
 	case !h.exists(service.Program):
-		return found, "", nil, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crioUnit, service.Program)
+		return found, "", nil, fmt.Errorf("%w: %s names %s, which does not exist", ErrNoCRIO, crio.Unit, service.Program)
 	}
 	etc, _ := fs.Sub(h, "etc/crio") // the name is valid
 	if found, err = crio.ReadEffective(etc, h.read); err != nil {
@@ -77,36 +67,17 @@ func (h host) findCRIO(
 		return found, "", nil, fmt.Errorf("%w: %s", ErrNoCRIO, strings.Join(problems, "; "))
 	}
 	if version == "" {
-		if version, err = h.versionOf(ctx, service.Program); err != nil {
+		if h.live {
+			version, err = crio.ProgramVersion(ctx, service.Program)
+		} else {
+			version, err = crio.InstalledVersion(h.openFile, service.Program)
+		}
+		if err != nil {
 			return found, "", []string{fmt.Sprintf("the version of %s is unknown: %v; pinbox-node needs CRI-O 1.31 or "+
 				"newer: --crio-version says which it is", service.Program, err)}, nil
 		}
 	}
 	return found, version, nil, runtime.Supported("cri-o", version)
-}
-
-// service finds out how systemd starts CRI-O.
-func (h host) service() (crio.Service, error) {
-	found := map[string]crio.Source{} // by the name of the file: a drop-in, or the unit itself
-	for _, dir := range slices.Backward(unitDirs) {
-		dropins, _ := fs.Glob(h, path.Join(dir, crioUnit+".d/*.conf")[1:]) // the pattern is valid
-		for _, name := range append([]string{path.Join(dir, crioUnit)}, dropins...) {
-			name = path.Join("/", name)
-			content, err := h.read(name)
-			if err != nil {
-				return crio.Service{}, err
-			}
-			if base := path.Base(name); base != crioUnit || len(content) > 0 {
-				found[base] = crio.Source{Name: name, Content: content}
-			}
-		}
-	}
-	files := []crio.Source{found[crioUnit]}
-	delete(found, crioUnit)
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		files = append(files, found[name])
-	}
-	return crio.ReadService(files, h.read)
 }
 
 // selinux reports whether SELinux is on, or will be in an image.

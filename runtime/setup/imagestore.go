@@ -17,18 +17,13 @@ import (
 // number: a node could not tell whether the one in its next image is newer. It asks the lock beside the store; a store
 // without one has only its own, which is read when it is attached.
 func (h host) checkImageStore(name string) error {
-	dir := name
-	f, err := h.open(name, unix.O_PATH|unix.O_DIRECTORY)
-	switch {
-	case err == nil:
-		_ = f.Close() // nothing was written to it
-	case errors.Is(err, unix.ENOTDIR):
-		dir = path.Dir(name)
-	default:
-		return err
+	beside := path.Join(name, layout.LockFile)
+	f, err := h.openFile(beside)
+	if errors.Is(err, unix.ENOTDIR) {
+		beside = path.Join(path.Dir(name), layout.LockFile)
+		f, err = h.openFile(beside)
 	}
-	beside := path.Join(dir, layout.LockFile)
-	if f, err = h.openFile(beside); errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -22,8 +23,8 @@ const ManifestVersion = 1
 type Manifest struct {
 	Version int `json:"version"`
 	// Files that were written, and links to units.
-	Files []Entry `json:"files"`
-	Links []Link  `json:"links,omitempty"`
+	Files []Entry          `json:"files"`
+	Links []provision.Link `json:"links,omitempty"`
 	// Directories that were made, parents first.
 	Directories []string `json:"directories,omitempty"`
 	// Due is what is left to do once the files are written.
@@ -55,12 +56,6 @@ type Entry struct {
 	Digest digest.Digest `json:"digest"`
 	// Was is what the file had before it is replaced; "" once it is.
 	Was digest.Digest `json:"was,omitempty"`
-}
-
-// Link is a link by which a unit is enabled.
-type Link struct {
-	Path   string `json:"path"`
-	Target string `json:"target"`
 }
 
 // file is the entry of a file; nil if setup has not written it.
@@ -95,5 +90,9 @@ func (h host) writeManifest(m Manifest) error {
 	if err != nil {
 		return err
 	}
-	return h.write(text(ManifestPath, string(content)+"\n"))
+	return h.write(text(ManifestPath, append(content, '\n')))
+}
+
+func text(path string, content []byte) provision.File {
+	return provision.File{Path: path, Mode: 0o644, Content: content}
 }

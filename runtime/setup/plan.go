@@ -7,7 +7,6 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/opencontainers/go-digest"
@@ -51,13 +50,13 @@ type plan struct {
 
 // compare decides what happens to each file, link and directory that the machine must hold, and to what setup wrote
 // earlier and nobody needs now.
-func (p *plan) compare(wanted provision.Parts, old Manifest) error {
+func (p *plan) compare(wanted provision.Plain, old Manifest) error {
 	p.manifest.Directories = old.Directories
 	var errs []error
 	for _, f := range wanted.Files {
 		errs = append(errs, p.addFile(f, old))
 	}
-	for _, l := range links(wanted.Units) {
+	for _, l := range wanted.Links {
 		errs = append(errs, p.addLink(l, old))
 	}
 	for _, dir := range wanted.Directories {
@@ -123,7 +122,7 @@ func (h host) sum(name string) (digest.Digest, fs.FileMode, error) {
 }
 
 // addLink decides what happens to a link.
-func (p *plan) addLink(l Link, old Manifest) error {
+func (p *plan) addLink(l provision.Link, old Manifest) error {
 	target, err := look(p.host, l.Path, (*os.Root).Readlink)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -201,55 +200,4 @@ func each[T any](all []T, do func(T) error) error {
 		}
 	}
 	return nil
-}
-
-// unitDir is the folder of an administrator's units: systemd.unit(5).
-const unitDir = "/etc/systemd/system"
-
-// unitFiles are the files of units, and of drop-ins of other units.
-func unitFiles(units []provision.Unit) (all []provision.File) {
-	for _, u := range units {
-		if u.Content != "" {
-			all = append(all, text(path.Join(unitDir, u.Name), u.Content))
-		}
-		for _, d := range u.Dropins {
-			all = append(all, text(path.Join(unitDir, u.Name+".d", d.Name), d.Content))
-		}
-	}
-	return all
-}
-
-func text(path, content string) provision.File {
-	return provision.File{Path: path, Mode: 0o644, Content: []byte(content)}
-}
-
-// presetPath sorts before the presets of distributions: systemd.preset(5).
-const presetPath = "/etc/systemd/system-preset/20-pinbox.preset"
-
-// preset enables the units when an image boots for the first time: systemd applies presets then, and
-// distributions disable whatever is not in theirs.
-func preset(units []provision.Unit) provision.File {
-	content := "# Written by pinbox.\n"
-	for _, l := range links(units) {
-		content += "enable " + path.Base(l.Path) + "\n"
-	}
-	return text(presetPath, content)
-}
-
-// links are the links that `systemctl enable` would make: of the lines in [Install].
-func links(units []provision.Unit) (all []Link) {
-	for _, u := range units {
-		if !u.Enabled {
-			continue
-		}
-		_, install, _ := strings.Cut(u.Content, "\n[Install]\n")
-		for line := range strings.Lines(install) {
-			if target, ok := strings.CutPrefix(strings.TrimSpace(line), "WantedBy="); ok {
-				all = append(all, Link{
-					Path: path.Join(unitDir, target+".wants", u.Name), Target: path.Join(unitDir, u.Name),
-				})
-			}
-		}
-	}
-	return all
 }

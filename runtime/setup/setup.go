@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/systemd"
@@ -103,9 +105,11 @@ func New(o Options) (s Setup, err error) {
 		}
 	}
 	if o.ImageStore != "" {
-		if !s.host.exists(o.ImageStore) {
+		found, err := s.host.open(o.ImageStore, unix.O_PATH)
+		if err != nil {
 			return s, fmt.Errorf("%w: the image has no %s", ErrOptions, o.ImageStore)
 		}
+		_ = found.Close() // nothing was written to it
 		if err := s.host.checkImageStore(o.ImageStore); err != nil {
 			return s, err
 		}
@@ -168,7 +172,7 @@ func (s Setup) plan(ctx context.Context) (p plan, err error) {
 }
 
 // wanted is what the machine must hold, in the order in which it is written.
-func (s Setup) wanted(found crio.Effective, old Manifest) (p provision.Parts, notes []string, err error) {
+func (s Setup) wanted(found crio.Effective, old Manifest) (p provision.Plain, notes []string, err error) {
 	n := provision.Node{
 		Store: provision.Store{None: true}, Program: s.Program, AutoAttach: s.AutoAttach, ImageStore: s.ImageStore,
 		KeepPrevious: layout.DefaultKeepPrevious, Set: s.Set,
@@ -197,24 +201,14 @@ func (s Setup) wanted(found crio.Effective, old Manifest) (p provision.Parts, no
 	if err != nil {
 		return p, nil, err
 	}
-	if p, err = n.Parts(); err != nil {
+	parts, err := n.Parts()
+	if err != nil {
 		return p, nil, err
 	}
-	files = append(files, provision.File{Path: s.Program, Mode: 0o755, Content: program},
-		provision.Tmpfiles(p.Directories), preset(p.Units))
-	files = append(files, unitFiles(p.Units)...)
-	var stores provision.File
-	for _, f := range p.Files {
-		switch f.Path {
-		case crio.PinnedImagesPath: // pinbox-node writes it
-		case crio.StoresPath:
-			stores = f
-		default:
-			files = append(files, f)
-		}
-	}
-	p.Files = append(files, stores) // last: the mount points that it names exist then
-	if !s.host.live {               // /var is no part of an image: systemd-tmpfiles makes its folders
+	p = parts.Plain()
+	files = append(files, provision.File{Path: s.Program, Mode: 0o755, Content: program})
+	p.Files = append(files, p.Files...)
+	if !s.host.live { // /var is no part of an image: systemd-tmpfiles makes its folders
 		p.Directories = slices.DeleteFunc(p.Directories, func(dir string) bool {
 			return strings.HasPrefix(dir, "/var/")
 		})
@@ -293,37 +287,22 @@ const nodeUnit = "pinbox-node.service"
 
 // activate makes systemd and CRI-O read the files.
 func (s Setup) activate(ctx context.Context, due Due) (notes []string, err error) {
-	relabel(ctx, path.Dir(ManifestPath), s.Program, unitDir, path.Dir(crio.StoresPath))
+	relabel(ctx, path.Dir(ManifestPath), s.Program, provision.UnitDir, path.Dir(crio.StoresPath))
 	if err := systemd.ReloadUnits(ctx); err != nil {
 		return nil, err
 	}
 	switch {
-	case due == dueRestart && !systemd.HasProcess(ctx, crioUnit):
+	case due == dueRestart && !systemd.HasProcess(ctx, crio.Unit):
 		notes = append(notes, "CRI-O does not run; it has the stores once it is started")
 	case due == dueRestart:
-		if err := systemd.Unit(crioUnit).Restart(ctx); err != nil {
+		if err := systemd.Unit(crio.Unit).Restart(ctx); err != nil {
 			return nil, err
 		}
-		if err := s.checkStores(ctx); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, s.Wait)
+		defer cancel()
+		if err := crio.WaitForSlots(ctx, s.Socket); err != nil {
 			return nil, err
 		}
 	}
 	return notes, systemd.Unit(nodeUnit).Begin(ctx)
-}
-
-// checkStores asks CRI-O itself: options of its command line may come before its files.
-func (s Setup) checkStores(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Wait)
-	defer cancel()
-	config, err := crio.Started(ctx, s.Socket)
-	if err != nil {
-		return fmt.Errorf("%w: %w", crio.ErrWithoutStores, err)
-	}
-	stores := config.ImageStores()
-	for _, slot := range crio.Slots() {
-		if !slices.Contains(stores, slot) {
-			return fmt.Errorf("%w: its configuration has no %s; `crio status config` shows it", crio.ErrWithoutStores, slot)
-		}
-	}
-	return nil
 }

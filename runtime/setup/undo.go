@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/runtime/crio"
+	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/systemd"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
@@ -74,7 +75,7 @@ func (h host) sweep(m Manifest) error {
 func stop(ctx context.Context, m Manifest) error {
 	for _, e := range m.Files {
 		unit := systemd.Unit(path.Base(e.Path))
-		if path.Dir(e.Path) != unitDir || path.Ext(e.Path) != ".service" || strings.Contains(e.Path, "@") {
+		if path.Dir(e.Path) != provision.UnitDir || path.Ext(e.Path) != ".service" || strings.Contains(e.Path, "@") {
 			continue
 		}
 		if err := unit.Stop(ctx); err != nil && unit.Loaded(ctx) {
@@ -112,8 +113,8 @@ func (s Setup) deactivate(ctx context.Context) error {
 	if err := systemd.ReloadUnits(ctx); err != nil {
 		return err
 	}
-	if systemd.HasProcess(ctx, crioUnit) {
-		if err := systemd.Unit(crioUnit).Restart(ctx); err != nil {
+	if systemd.HasProcess(ctx, crio.Unit) {
+		if err := systemd.Unit(crio.Unit).Restart(ctx); err != nil {
 			return err
 		}
 	}

@@ -78,17 +78,16 @@ func (r *ImageRecord) split() (map[digest.Digest][][]byte, error) {
 	for _, d := range r.BigData {
 		held[d.Key] = d.held
 	}
-	for manifest, each := range sizes.Each {
+	for manifest := range sizes.Each {
 		if err := manifest.Validate(); err != nil {
 			return nil, fmt.Errorf("%w: its metadata: %w", ErrForeignStore, err)
 		}
-		rest := held[layout.SignatureKey(manifest)]
-		for _, size := range each {
-			if size < 0 || size > len(rest) {
-				return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)
-			}
-			signatures[manifest] = append(signatures[manifest], rest[:size])
-			rest = rest[size:]
+		all, whole := sizes.Split(manifest, held[layout.SignatureKey(manifest)])
+		if !whole {
+			return nil, fmt.Errorf("%w: signatures of %s are truncated", ErrForeignStore, manifest)
+		}
+		if len(all) > 0 {
+			signatures[manifest] = all
 		}
 	}
 	return signatures, nil

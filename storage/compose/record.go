@@ -131,6 +131,17 @@ type SignatureSizes struct {
 	Each map[digest.Digest][]int `json:"signatures-sizes,omitempty"`
 }
 
+// Split returns the signatures of a manifest, which are in this file, and whether it has all of them.
+func (s SignatureSizes) Split(manifest digest.Digest, file []byte) (all [][]byte, whole bool) {
+	for _, size := range s.Each[manifest] {
+		if size < 0 || size > len(file) {
+			return all, false
+		}
+		all, file = append(all, file[:size]), file[size:]
+	}
+	return all, true
+}
+
 // sign adds signatures of a manifest, each once.
 func (r *ImageRecord) sign(manifest digest.Digest, signatures [][]byte) {
 	if r.signatures == nil {

@@ -100,6 +100,11 @@ func (s *Store) Sets() (map[string]string, error) {
 	return sets, fault.Ignore(err, fs.ErrNotExist)
 }
 
+// Document reads the document of an image that has a key.
+func (s *Store) Document(image, key string) ([]byte, error) {
+	return decode(s, DocumentFile(image, key), MaxDocumentBytes, io.ReadAll)
+}
+
 // Token identifies the records of a store: it is a digest of the tokens in the lock files of
 // layers and images, without which CRI-O takes the store for empty.
 func (s *Store) Token() (string, error) {

@@ -1,4 +1,4 @@
-package setup
+package crio
 
 import (
 	"context"
@@ -6,34 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"time"
 )
 
-// versionOf is the version of CRI-O. On a machine that runs, the program says it. Of an image nothing is run: the
-// version is that of the program's build, or of the package.
-func (h host) versionOf(ctx context.Context, program string) (string, error) {
-	if h.live {
-		return runningVersion(ctx, program)
-	}
-	version, err := h.builtVersion(program)
+// InstalledVersion is the version of CRI-O in an image, of which nothing is run: that of the program's build, or of the
+// package. open opens a regular file of the image.
+func InstalledVersion(open func(name string) (*os.File, error), program string) (string, error) {
+	version, err := builtVersion(open, program)
 	if err != nil {
 		var packageErr error
-		if version, packageErr = h.packagedVersion(); packageErr != nil {
+		if version, packageErr = packagedVersion(open); packageErr != nil {
 			return "", errors.Join(err, packageErr)
 		}
 	}
 	return version, nil
 }
 
-// crioVersionTime is how long CRI-O may take to say its version: it needs milliseconds.
-const crioVersionTime = 30 * time.Second
+// versionTime is how long CRI-O may take to say its version: it needs milliseconds.
+const versionTime = 30 * time.Second
 
-// runningVersion asks the program.
-func runningVersion(ctx context.Context, program string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, crioVersionTime)
+// ProgramVersion asks a program of CRI-O for its version.
+func ProgramVersion(ctx context.Context, program string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, versionTime)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, program, "--version").Output()
 	if err != nil {
@@ -47,12 +45,12 @@ func runningVersion(ctx context.Context, program string) (string, error) {
 	return "", fmt.Errorf("got %q", out[:min(len(out), 80)])
 }
 
-// crioModule is the Go module of CRI-O.
-const crioModule = "github.com/cri-o/cri-o"
+// module is the Go module of CRI-O.
+const module = "github.com/cri-o/cri-o"
 
 // builtVersion reads the version of CRI-O's module in the program, if it was built from one with a version.
-func (h host) builtVersion(program string) (string, error) {
-	f, err := h.openFile(program)
+func builtVersion(open func(name string) (*os.File, error), program string) (string, error) {
+	f, err := open(program)
 	if err != nil {
 		return "", err
 	}
@@ -63,11 +61,11 @@ func (h host) builtVersion(program string) (string, error) {
 	}
 	for _, m := range append(info.Deps, &info.Main) {
 		// A module without a version has (devel), or v0.0.0 and a time.
-		if version := strings.TrimPrefix(m.Version, "v"); m.Path == crioModule && version > "1" && version[0] <= '9' {
+		if version := strings.TrimPrefix(m.Version, "v"); m.Path == module && version > "1" && version[0] <= '9' {
 			return version, nil
 		}
 	}
-	return "", fmt.Errorf("%s: it has no version of %s", program, crioModule)
+	return "", fmt.Errorf("%s: it has no version of %s", program, module)
 }
 
 // The database of Debian's packages, dpkg(1), and how much of it is read, in bytes. It has a few million.
@@ -76,14 +74,14 @@ const (
 	maxPackages = 32 << 20
 )
 
-// crioPackage finds the version of upstream in the paragraph of the package that has CRI-O, if it is installed: a
+// inPackages finds the version of upstream in the paragraph of the package that has CRI-O, if it is installed: a
 // package that was removed keeps its paragraph while it has configuration files.
-var crioPackage = regexp.MustCompile(
+var inPackages = regexp.MustCompile(
 	`(?m)^Package: cri-?o\n(?:.+\n)*?Status: .+ installed\n(?:.+\n)*?Version: (?:\d+:)?([^-\n]+)`)
 
 // packagedVersion reads the version of the package that has CRI-O.
-func (h host) packagedVersion() (string, error) {
-	f, err := h.openFile(packages)
+func packagedVersion(open func(name string) (*os.File, error)) (string, error) {
+	f, err := open(packages)
 	if err != nil {
 		return "", err
 	}
@@ -92,7 +90,7 @@ func (h host) packagedVersion() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	found := crioPackage.FindSubmatch(content)
+	found := inPackages.FindSubmatch(content)
 	if found == nil {
 		return "", fmt.Errorf("%s has no package cri-o", packages)
 	}
