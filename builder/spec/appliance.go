@@ -49,9 +49,8 @@ type Appliance struct {
 type Metadata struct {
 	// Name of the appliance. A node attaches stores of another appliance only with --force.
 	Name string `yaml:"name" jsonschema:"minLength=1,maxLength=253,example=factory-12"`
-	// Release is the number of this release of the appliance, which grows from release to release.
-	// A node that has a release with a number takes one that is not greater only with --force.
-	// 0, the default, means that the release has no number: nodes do not attach it by themselves.
+	// Release is the number of this release of the appliance. A node that has a release with a number takes one that is
+	// not greater only with --force. 0, the default, is no number: nodes do not attach the release by themselves.
 	Release int64 `yaml:"release,omitempty" jsonschema:"minimum=0,example=7"`
 }
 
@@ -72,17 +71,17 @@ type Spec struct {
 	Platform pinset.Platform `yaml:"platform,omitempty" jsonschema:"example=linux/arm64"`
 	// Sources of images.
 	Sources []source.Entry `yaml:"sources" jsonschema:"minItems=1"`
-	// Mirrors are files or folders with ImageDigestMirrorSet, ImageTagMirrorSet and
-	// ImageContentSourcePolicy objects. The build and the nodes pull from these mirrors.
+	// Mirrors are files or folders with ImageDigestMirrorSet, ImageTagMirrorSet and ImageContentSourcePolicy objects, for
+	// the build and the nodes.
 	Mirrors []string `yaml:"mirrors,omitempty" jsonschema:"example=cluster-resources/"`
-	// InsecureRegistries are registries and mirrors, as HOST:PORT, or as HOST for all its ports,
-	// that may serve plain HTTP to the build, or have an untrusted certificate.
+	// InsecureRegistries are registries and mirrors, as HOST:PORT, or as HOST for all its ports, that the build may use
+	// by plain HTTP or with an untrusted certificate.
 	InsecureRegistries []string `yaml:"insecureRegistries,omitempty" jsonschema:"example=mirror.example.com:5000"`
 	// DefaultRegistry completes names without a registry in lists of images, as nginx:1.27. If left out, an alias or the
 	// only one of unqualified-search-registries in registries.conf does.
 	DefaultRegistry string `yaml:"defaultRegistry,omitempty" jsonschema:"example=docker.io"`
-	// AnyArchitecture are names of images that are taken although they are for another architecture. Without a tag and
-	// a digest, it is each image of the repository.
+	// AnyArchitecture are images that may be for another architecture. A name without a tag and a digest is each image of
+	// the repository.
 	AnyArchitecture []string `yaml:"anyArchitecture,omitempty" jsonschema:"example=quay.io/site/firmware"`
 	// Store describes how the image store is written.
 	Store Store `yaml:"store,omitempty"`
@@ -98,8 +97,7 @@ type Spec struct {
 
 // Store describes how the image store is written.
 type Store struct {
-	// Format is squashfs (the default), a file system image that the node mounts, or dir, a folder
-	// that the containers/storage library writes, which requires root.
+	// Format is squashfs (the default), which the node mounts, or dir, a folder, which requires root.
 	Format format.Name `yaml:"format,omitempty"`
 	// Compression of the squashfs: zstd (the default), gzip or none.
 	Compression squashfs.Compression `yaml:"compression,omitempty" jsonschema:"enum=zstd,enum=gzip,enum=none"`
@@ -127,10 +125,9 @@ type ISO struct {
 	// Base is the CoreOS live ISO that the appliance's ISO is made from. Without a base, no ISO
 	// is made.
 	Base string `yaml:"base,omitempty" jsonschema:"example=rhcos-live.x86_64.iso"`
-	// Mode is live (the default), in which the node runs from the medium; install, in which the
-	// live system installs CoreOS and the store to a disk, and reboots into it; or agent, in which
-	// the live system puts the store on a disk that the installer in the base, such as OpenShift's
-	// agent, installs to.
+	// Mode is live (the default): the node runs from the medium; install: the live system installs CoreOS and the store
+	// to a disk; or agent: it puts the store on a disk that the installer in the base, such as OpenShift's agent,
+	// installs to.
 	Mode string `yaml:"mode,omitempty" jsonschema:"enum=live,enum=install,enum=agent"`
 	// InstallDevice is the disk that modes install and agent overwrite.
 	InstallDevice string `yaml:"installDevice,omitempty" jsonschema:"pattern=^/dev/[A-Za-z0-9][A-Za-z0-9/._:+-]*$"`
@@ -138,8 +135,7 @@ type ISO struct {
 	KernelArguments KernelArguments `yaml:"kernelArguments,omitempty"`
 	// InstalledKernelArguments of the system that mode install installs.
 	InstalledKernelArguments InstalledKernelArguments `yaml:"installedKernelArguments,omitempty"`
-	// Existing is what happens to an Ignition config that the base has already: merge adds the
-	// one of the appliance, and is an error if both say something else of a file or unit; replace
+	// Existing is what happens to an Ignition config that the base has: merge adds that of the appliance, replace
 	// replaces it. If left out, such a base is an error.
 	Existing string `yaml:"existing,omitempty" jsonschema:"enum=merge,enum=replace"`
 }
@@ -167,50 +163,40 @@ type Node struct {
 	// Store describes where the node finds its store. The default is the file in the live ISO
 	// or, in mode install, the partition that the installation makes.
 	Store NodeStore `yaml:"store,omitempty"`
-	// InternalRepair enables CRI-O's own repair after an unclean stop. In CRI-O up to at least
-	// 1.34, this repair wipes the main store of a node that has a read-only store.
+	// InternalRepair enables CRI-O's own repair after an unclean stop, which up to at least 1.34 wipes the main store of
+	// a node with a read-only store.
 	InternalRepair bool `yaml:"internalRepair,omitempty"`
-	// SELinuxContext of mounted stores, including stores that are attached later. The default
-	// is system_u:object_r:container_ro_file_t:s0; "" means no context.
+	// SELinuxContext of all mounted stores. The default is system_u:object_r:container_ro_file_t:s0; "" means none.
 	SELinuxContext *string `yaml:"selinuxContext,omitempty" jsonschema:"example=system_u:object_r:container_ro_file_t:s0"`
-	// KeepPrevious is how many previous releases stay on the node for `pinbox-node rollback`.
-	// The default is 1.
+	// KeepPrevious is how many previous releases stay on the node for a rollback. The default is 1.
 	KeepPrevious *int `yaml:"keepPrevious,omitempty" jsonschema:"minimum=0,example=1"`
-	// AutoAttach makes the node attach a medium with the volume label PINBOX as soon as it is
-	// plugged in. The appliance then needs a release number.
+	// AutoAttach attaches a medium with the volume label PINBOX that is plugged in. The appliance needs a release number.
 	AutoAttach bool `yaml:"autoAttach,omitempty"`
-	// ImageVolumes is what the node does about images that the pods of a source `manifests` use as image volumes,
-	// which CRI-O cannot mount from a read-only store. report, if left out, warns of them; copy writes them into
-	// CRI-O's own store, out of the mounted one.
+	// ImageVolumes is what the node does about images that pods of a source `manifests` use as image volumes: report, if
+	// left out, warns of them; copy writes them into CRI-O's own store.
 	ImageVolumes layout.ImageVolumes `yaml:"imageVolumes,omitempty" jsonschema:"enum=report,enum=copy"`
 	// Service are the settings of pinbox-node.
 	layout.Service `yaml:",inline"`
-	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and
-	// the ISO contain it: everyone who can read them can read it.
+	// PullSecret is a file with registry credentials for the nodes. The Ignition configs and the ISO contain it.
 	PullSecret string `yaml:"pullSecret,omitempty" jsonschema:"example=pull-secret.json"`
-	// Binary is the pinbox-node to put into the store. The default is the one in the folder of
-	// pinbox.
+	// Binary is the pinbox-node to put into the store. The default is the one beside pinbox.
 	Binary string `yaml:"binary,omitempty" jsonschema:"example=pinbox-node-arm64"`
 }
 
 // NodeStore describes where a node finds its store: at most one of path, partitionLabel, volumeLabel and url is set.
 type NodeStore struct {
-	// Path of the store's file on the node. Without an ISO the default is /var/lib/pinbox/store.squashfs, but
-	// for spec.openshift. If spec.store.format is not squashfs, this is the path of the store's folder, by
-	// default /var/lib/pinbox/store.
+	// Path of the store's file on the node, without an ISO by default /var/lib/pinbox/store.squashfs, but for
+	// spec.openshift; or of its folder, by default /var/lib/pinbox/store.
 	Path string `yaml:"path,omitempty" jsonschema:"pattern=^/[A-Za-z0-9/._-]+$,example=/srv/pinbox/store.squashfs"`
 	// PartitionLabel of the GPT partition that contains the store.
 	PartitionLabel string `yaml:"partitionLabel,omitempty" jsonschema:"pattern=^[A-Za-z0-9._-]+$,maxLength=36"`
-	// VolumeLabel of a separate medium with the store, which `pinbox medium` writes. The live
-	// ISO then has no store.
+	// VolumeLabel of a separate medium with the store, which `pinbox medium` writes. The ISO then has none.
 	VolumeLabel string `yaml:"volumeLabel,omitempty" jsonschema:"pattern=^[A-Z0-9_]+$,maxLength=16,example=PINBOX"`
-	// URL of the store's file on an HTTP server, which has pinbox-node in the same folder. The node
-	// fetches both once, to /var/lib/pinbox and /usr/local/bin, and compares their SHA-256. The live
-	// ISO then has no store.
+	// URL of the store's file on an HTTP server, with pinbox-node in the same folder. The node fetches both, to
+	// /var/lib/pinbox and /usr/local/bin, and compares their SHA-256. The ISO then has no store.
 	URL string `yaml:"url,omitempty" jsonschema:"pattern=^https?://.+/.+$,example=http://boot.lab/store.squashfs"`
-	// Verity is when the node mounts its store, and those that are attached later, by dm-verity,
-	// which verifies each block that is read: auto, if left out: where dmsetup and the kernel's
-	// module are; require: it mounts none without; off.
+	// Verity is when the node mounts stores by dm-verity, which verifies each block that is read: auto, if left out:
+	// where dmsetup and the kernel's module are; require: it mounts none without; off.
 	Verity layout.Verity `yaml:"verity,omitempty" jsonschema:"enum=auto,enum=require,enum=off"`
 }
 

@@ -3,12 +3,14 @@ package spec_test
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/invopop/jsonschema"
 
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 )
 
@@ -30,9 +32,9 @@ func TestReferenceGolden(t *testing.T) {
 	}
 	r := reference{types: schema.Definitions, headings: map[string]string{}}
 	r.text.WriteString("# The appliance file\n" +
-		"All fields of `appliance.yaml`. This page is made from [the schema](appliance.schema.json), with which editors check\n" +
-		"and complete the file; `pinbox init` writes one that names the schema, and `pinbox validate` checks it and the files that\n" +
-		"it names. [Building an appliance](build.md) explains what the fields do.\n")
+		"All fields of `appliance.yaml`, each with its values or an example. This page is made from [the\n" +
+		"schema](appliance.schema.json), with which editors check and complete the file; `pinbox init` writes one that names\n" +
+		"the schema, and `pinbox validate` checks it. [Building an appliance](build.md) has an example.\n")
 	r.describe("", "The file", &schema)
 	if r.wrong != nil {
 		t.Errorf("got no description or no example of %s, want both", strings.Join(r.wrong, ", "))
@@ -42,7 +44,11 @@ func TestReferenceGolden(t *testing.T) {
 
 // describe writes the section of a mapping, and then those of the mappings in it.
 func (r *reference) describe(path, heading string, s *jsonschema.Schema) {
-	fmt.Fprintf(&r.text, "\n## %s\n%s\n\n| field | value | |\n|---|---|---|\n", heading, s.Description)
+	text := withoutName("", s.Description)
+	if path == "spec.sources" {
+		text = "A source, and the set that its images are put in. [Inputs](build.md#inputs) describes each source."
+	}
+	fmt.Fprintf(&r.text, "\n## %s\n%s\n\n| field | value | |\n|---|---|---|\n", heading, text)
 	type section struct {
 		path, name string
 	}
@@ -56,8 +62,8 @@ func (r *reference) describe(path, heading string, s *jsonschema.Schema) {
 			value, _ = r.value(at, field.Value)
 		}
 		description := field.Value.Description
-		if description == "" && name != "" {
-			description = r.types[name].Description
+		if description == "" {
+			description = r.types[name].Description // r.wrong, if it has none either
 		}
 		if slices.Contains(s.Required, field.Key) {
 			value += "; required"
@@ -65,7 +71,11 @@ func (r *reference) describe(path, heading string, s *jsonschema.Schema) {
 		if description == "" {
 			r.wrong = append(r.wrong, at)
 		}
-		fmt.Fprintf(&r.text, "| `%s` | %s | %s |\n", field.Key, value, cell(description))
+		ownHeading := name != "" && r.headings[name] == strings.TrimSuffix(at, "[]") && !strings.Contains(description, ". ")
+		if ownHeading || isKind(at) || len(field.Value.Enum) == 1 {
+			description = "" // it stands below the heading, in docs/build.md, or in the value
+		}
+		fmt.Fprintf(&r.text, "| `%s` | %s | %s |\n", field.Key, value, cell(withoutName(field.Key, description)))
 	}
 	for _, b := range below {
 		r.describe(b.path, "`"+r.headings[b.name]+"`", r.types[b.name])
@@ -87,7 +97,7 @@ func (r *reference) value(path string, s *jsonschema.Schema) (text, name string)
 	}
 	if s.Type == "array" {
 		item, name := r.value(path, s.Items)
-		return "list of " + strings.NewReplacer("text,", "texts,", "[mapping]", "[mappings]").Replace(item), name
+		return "list of " + strings.Replace(item, "[mapping]", "[mappings]", 1), name
 	}
 	switch {
 	case len(s.Enum) > 0:
@@ -97,16 +107,13 @@ func (r *reference) value(path string, s *jsonschema.Schema) (text, name string)
 		}
 		return strings.Join(words, ", "), ""
 	case s.Type == "boolean":
-		return "`true` or `false`", ""
+		return "`true`, `false`", ""
 	case len(s.Examples) == 0:
 		r.wrong = append(r.wrong, path)
 		return s.Type, ""
 	}
 	example := fmt.Sprint(s.Examples[0])
-	if s.Type == "integer" {
-		return "number, as `" + example + "`", ""
-	}
-	return "text, as `" + strings.ReplaceAll(example, "|", `\|`) + "`", ""
+	return "`" + strings.ReplaceAll(example, "|", `\|`) + "`", ""
 }
 
 // anchor is the one that GitHub gives to a heading.
@@ -117,4 +124,21 @@ func anchor(heading string) string {
 // cell is text in a table of Markdown.
 func cell(text string) string {
 	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`, "\n", " ").Replace(text)
+}
+
+// isKind reports whether a field names inputs, which docs/build.md describes.
+func isKind(path string) bool {
+	return slices.ContainsFunc(source.Kinds(), func(k source.Kind) bool { return path == "spec.sources."+k.Key })
+}
+
+// comment is the beginning of a comment in Go, with the name of what it describes.
+var comment = regexp.MustCompile(`^([A-Z][A-Za-z]*) (?:is|are|describes?) ([a-z])`)
+
+// withoutName leaves the name out with which a comment of a field begins; "" for any.
+func withoutName(field, description string) string {
+	m := comment.FindStringSubmatch(description)
+	if m == nil || field != "" && !strings.EqualFold(m[1], field) {
+		return description
+	}
+	return strings.ToUpper(m[2]) + description[len(m[0]):]
 }
