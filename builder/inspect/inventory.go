@@ -169,7 +169,8 @@ func (v *Inventory) readRecords(ctx context.Context, from *release.Release, lock
 			v.unread("configuration of "+locked.Pin, err)
 		}
 		own := []digest.Digest{img.Manifest, locked.Index, img.Digest}
-		if img.Signatures, err = attached(store, locked.Config.Encoded(), own, metadata[locked.Config.Encoded()]); err != nil {
+		id := locked.Config.Encoded()
+		if img.Signatures, err = attached(store, id, own, metadata[id]); err != nil {
 			v.unread("signatures of "+locked.Pin, err)
 			continue
 		}

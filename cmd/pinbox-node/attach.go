@@ -34,7 +34,7 @@ func attachCommand() *cobra.Command {
 		Example: `  pinbox-node attach /dev/sr0
   pinbox-node attach /mnt/delta --in-place
   pinbox-node attach https://files.example.com/releases/42/
-  pinbox-node attach https://ship.example/42/ https://files.example.com/releases/42/    # asked in turn
+  pinbox-node attach https://ship.example/42/ https://files.example.com/42/    # asked in turn
   pinbox-node attach 42    # a store that the node has: by number, name, digest or slot`,
 		Args: named("the store: its file, a folder, the device of a medium, URLs, or one that the node has",
 			mostURLs),

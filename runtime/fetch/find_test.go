@@ -197,8 +197,8 @@ func newKeys(t *testing.T) signature.Keys {
 	return keys
 }
 
-// Several URLs of one store are asked in turn: for what is beside it, and for its bytes while a server fails. What one of
-// them gives of another store is fetched again from the next.
+// Several URLs of one store are asked in turn: for what is beside it, and for its bytes while a server fails. What one
+// of them gives of another store is fetched again from the next.
 func TestMirrors(t *testing.T) {
 	good := map[string]string{"/1/delta.thin": content, "/1/SHA256SUMS": sums("delta.thin", content)}
 	url := files(t, good)
