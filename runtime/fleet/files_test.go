@@ -21,6 +21,7 @@ import (
 
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/fleet"
+	"github.com/pinbox/pinbox/storage/atomicfile"
 	"github.com/pinbox/pinbox/storage/input"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/signature"
@@ -56,6 +57,58 @@ func TestReportsOfAFolder(t *testing.T) {
 	s, err := fleet.Summarize(fleet.Nodes(objects, nil, now), fleet.Query{Now: now})
 	if err != nil || s.Nodes != 3 || s.Ready != 1 {
 		t.Errorf("got %+v, %v, want one of three nodes", s, err)
+	}
+}
+
+// Who has made a stick does not choose where root writes the report and its signature. A bug was a report that replaced
+// a file behind a link.
+func TestReportIsWrittenThroughNoLink(t *testing.T) {
+	const content = "what stood there"
+	secret, _ := fixtures.Key(t)
+	key, err := signature.ReadSigner(secret, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// link makes a link in the folder of reports to the file of the host.
+	link := func(name string) func(stick, outside string) error {
+		return func(stick, outside string) error {
+			folder := filepath.Join(stick, "site", "reports")
+			return errors.Join(os.MkdirAll(folder, 0o755),
+				os.Symlink(filepath.Join(outside, "reports", "n.json"), filepath.Join(folder, name)))
+		}
+	}
+	for name, make := range map[string]func(stick, outside string) error{
+		"a folder above": func(stick, outside string) error { return os.Symlink(outside, filepath.Join(stick, "site")) },
+		"the folder": func(stick, outside string) error {
+			return errors.Join(os.Mkdir(filepath.Join(stick, "site"), 0o755),
+				os.Symlink(filepath.Join(outside, "reports"), filepath.Join(stick, "site", "reports")))
+		},
+		"the report":         link("n.json"),
+		"the signature":      link("n.json.sig"),
+		"the file of before": link("n.json.new"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			stick, outside := t.TempDir(), t.TempDir()
+			host := filepath.Join(outside, "reports", "n.json")
+			if err := errors.Join(os.Mkdir(filepath.Dir(host), 0o755), os.WriteFile(host, []byte(content), 0o600),
+				make(stick, outside)); err != nil {
+				t.Fatal(err)
+			}
+			err := fleet.NewObject("n", "", ready(nil)).Write(filepath.Join(stick, "site", "reports", "n.json"), key)
+			if refused := strings.Contains(name, "folder"); errors.Is(err, atomicfile.ErrLink) != refused ||
+				!refused && err != nil {
+				t.Errorf("got %v, want %v: %v", err, atomicfile.ErrLink, refused)
+			}
+			got, readErr := os.ReadFile(host)
+			fi, statErr := os.Stat(host)
+			if string(got) != content || errors.Join(readErr, statErr) != nil || fi.Mode() != 0o600 {
+				t.Errorf("got %q, mode %v behind the link, %v; want %q and 0600", got, fi.Mode(),
+					errors.Join(readErr, statErr), content)
+			}
+			if left, err := os.ReadDir(filepath.Dir(host)); err != nil || len(left) != 1 {
+				t.Errorf("got the files %v behind the link, %v, want one", left, err)
+			}
+		})
 	}
 }
 
