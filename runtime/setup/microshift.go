@@ -2,17 +2,18 @@ package setup
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// releaseLists are the lists of images of MicroShift's packages, microshift-release-info and others: a pattern of
-// fs.Glob.
-const releaseLists = "usr/share/microshift/release/release-*.json"
+// releaseLists are the lists of images of MicroShift's packages, microshift-release-info and others.
+const releaseLists = "/usr/share/microshift/release"
 
 // greenbootCheck is in the folder of checks that do not fail a boot: a check in required.d would make greenboot
 // return to the former image of the system, for an image that is missing.
@@ -21,11 +22,20 @@ const greenbootCheck = "/etc/greenboot/check/wanted.d/50_pinbox.sh"
 // microShift is the set of MicroShift on a machine, none if it has none: the images of its release lists, and the
 // pause image, which CRI-O pulls and no list has to name.
 func (h host) microShift(found crio.Effective) (sets []pinset.Set, notes []string, err error) {
-	names, _ := fs.Glob(h, releaseLists) // the pattern is valid
+	folder, err := h.folder(releaseLists)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer folder.Close()
+	names, _ := fs.Glob(folder.FS(), "release-*.json") // the pattern is valid
 	set := pinset.Set{Name: "microshift"}
 	for _, name := range names {
-		if err := h.addReleaseList("/"+name, &set); err != nil {
-			return nil, nil, fmt.Errorf("/%s: %w", name, err)
+		name = path.Join(releaseLists, name)
+		if err := h.addReleaseList(name, &set); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	if len(set.Images) == 0 {

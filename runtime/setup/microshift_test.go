@@ -1,7 +1,11 @@
 package setup_test
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -65,6 +69,15 @@ func TestMicroShift(t *testing.T) {
 	write(t, root, lists+"release-x86_64.json", `{"images": {"dns": "quay.io/art/dns:latest"}}`)
 	if _, err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/"+lists+"release-x86_64.json") {
 		t.Errorf("an image without a digest: got %v, want an error that names the list", err)
+	}
+
+	// A folder that is there and cannot be read is not one without lists.
+	folder := filepath.Join(root, path.Clean(lists))
+	if err := errors.Join(os.RemoveAll(folder), os.Symlink("gone", folder)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/"+path.Clean(lists)) {
+		t.Errorf("a link to nothing: got %v, want an error that names the folder", err)
 	}
 }
 
