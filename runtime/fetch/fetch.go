@@ -138,7 +138,7 @@ type fetching struct {
 }
 
 // run fetches until part has all bytes and the digest. Content that has another one is fetched once more: an
-// interrupted fetch may have begun with that of an earlier release. So it is from each mirror.
+// interrupted fetch may have begun with that of an earlier release. A mirror may have given it, so each has its turn.
 func (f *fetching) run(ctx context.Context) error {
 	fi, err := f.part.Stat()
 	if err != nil {
@@ -215,7 +215,7 @@ func (f *fetching) receive(ctx context.Context) error {
 		failure.Since = start
 		if f.turn(); f.failed%len(f.origins) != 0 { // each is asked before any is waited for
 			if f.o.Note != nil {
-				f.o.Note(fmt.Sprintf("%s: %v; asking %s", server.Host, err, f.origins[0]))
+				f.o.Note(fmt.Sprintf("%s: %v; asking the next server", server.Host, err)) // a URL may have a token
 			}
 			continue
 		}

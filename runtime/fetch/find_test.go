@@ -232,7 +232,11 @@ func TestMirrors(t *testing.T) {
 			}
 		})
 	}
-	_, err := fetch.Find(t.Context(), []string{empty + "/1/", closed.URL + "/1/"}, fetch.Options{})
+	_, err := fetch.Find(t.Context(), []string{url + "/1/", "/mnt/delta.thin"}, fetch.Options{})
+	if !errors.Is(err, fetch.ErrName) || !strings.Contains(err.Error(), "/mnt/delta.thin") {
+		t.Errorf("a path beside a URL: got %v, want %v", err, fetch.ErrName)
+	}
+	_, err = fetch.Find(t.Context(), []string{empty + "/1/", closed.URL + "/1/"}, fetch.Options{})
 	if err == nil || !strings.Contains(err.Error(), empty) || !strings.Contains(err.Error(), closed.URL) {
 		t.Errorf("got %v, want both servers in it", err)
 	}
