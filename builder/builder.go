@@ -278,7 +278,9 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 		}
 		texts[layout.DeltaFile] = artifact.Text{Content: text.Bytes(), Perm: 0o644}
 	}
+	setsDir := artifact.ManifestsDir
 	if s.OpenShift != nil {
+		setsDir = artifact.OpenShiftSetsDir
 		content, err := openshift.Signatures(p.releases)
 		if err != nil {
 			return r, err
@@ -298,7 +300,7 @@ func Build(ctx context.Context, o Options) (r Result, err error) {
 	book := runbookOf(o, p, delta, store, lacking)
 	texts[runbook.File] = artifact.Text{Content: runbook.Markdown(book), Perm: 0o644}
 	texts[runbook.Script] = artifact.Text{Content: runbook.Shell(book), Perm: 0o755}
-	if err := stage.WriteTexts(store, p.lock, p.sets, texts); err != nil {
+	if err := stage.WriteTexts(store, p.lock, setsDir, p.sets, texts); err != nil {
 		return r, err
 	}
 	if config.Private() && len(config.StoreFiles) > 0 && store.Sum != "" { // a folder has the modes of its files

@@ -55,7 +55,7 @@ func TestManifestsOfACluster(t *testing.T) {
 			}
 			manifests := filepath.Join(o.Out, artifact.ManifestsDir)
 			var objects [][]byte
-			for _, pattern := range []string{"*.yaml", "nodes/*.yaml", "podman/*.yaml"} {
+			for _, pattern := range []string{"*.yaml", "sets/*.yaml", "nodes/*.yaml", "podman/*.yaml"} {
 				files, err := filepath.Glob(filepath.Join(manifests, pattern))
 				if err != nil {
 					t.Fatal(err)

@@ -20,6 +20,9 @@ const (
 	// The program of the node, if it fetches that.
 	ProgramFile  = "pinbox-node"
 	ManifestsDir = "manifests"
+	// The PinnedImageSets of an OpenShift cluster. They are applied last: the operator pulls what a node lacks. So
+	// `oc apply -f manifests/`, which reads no folder below, does not apply them.
+	OpenShiftSetsDir = ManifestsDir + "/sets"
 	// Policies for pods whose pull policy is Always.
 	AlwaysDir = ManifestsDir + "/always"
 	// An example of a kubelet's configuration that admits the images.

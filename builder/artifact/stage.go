@@ -156,9 +156,11 @@ type Text struct {
 	Perm    os.FileMode
 }
 
-// WriteTexts writes the lock, the manifests of the sets, the policies for pods, the allowlist of the kubelet, the
-// root hash of the store, and more files by their names.
-func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, more map[string]Text) error {
+// WriteTexts writes the lock, the sets into a folder, the policies for pods, the allowlist of the kubelet, the root
+// hash of the store, and more files by their names.
+func (s *Stage) WriteTexts(
+	store Store, lock pinset.Lock, setsDir string, sets []pinset.Set, more map[string]Text,
+) error {
 	if err := WriteLock(s.Path(layout.LockFile), lock); err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (s *Stage) WriteTexts(store Store, lock pinset.Lock, sets []pinset.Set, mor
 		files[path.Join(AlwaysDir, name)] = Text{content, 0o644}
 	}
 	for _, set := range sets {
-		files[path.Join(ManifestsDir, pinset.FileName(set.Name))] = Text{set.Render(), 0o644}
+		files[path.Join(setsDir, pinset.FileName(set.Name))] = Text{set.Render(), 0o644}
 	}
 	if err := os.Mkdir(s.Path(ManifestsDir), 0o755); err != nil {
 		return err

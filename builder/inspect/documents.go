@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -231,8 +232,10 @@ func documentKind(r *release.Release, name string) string {
 		return "sums"
 	case strings.HasPrefix(name, artifact.AlwaysDir+"/"):
 		return "policy for pods with the pull policy Always"
-	case strings.HasPrefix(name, artifact.ManifestsDir+"/"):
+	case path.Dir(name) == artifact.ManifestsDir, path.Dir(name) == artifact.OpenShiftSetsDir:
 		return "PinnedImageSet"
+	case strings.HasPrefix(name, artifact.ManifestsDir+"/"):
+		return "object for the cluster"
 	case strings.HasSuffix(name, ".roothash"):
 		return "root hash of the store"
 	}

@@ -2,6 +2,7 @@ package openshift
 
 import (
 	"fmt"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +14,12 @@ import (
 
 // marker is where an object has the file that differs in each release.
 const marker = `'{.spec.config.storage.files[?(@.path=="` + layout.NodeConfigPath + `")].contents.source}'`
+
+// The object of the policy, and a wait for what a path of JSON in it has.
+const (
+	policyObject  = "machineconfiguration/cluster"
+	waitForPolicy = "oc wait " + policyObject + " --timeout=10m --for=jsonpath="
+)
 
 // Stage is one step on the way of the manifests to a cluster.
 type Stage struct {
@@ -39,8 +46,10 @@ func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 	if o.Policies() {
 		all = append(all, Stage{Title: "Apply the policy, by which no node reboots, and wait until the operator has read it",
 			Commands: []string{"oc apply --server-side" + files(dir, policyFile),
-				"oc wait machineconfiguration/cluster --timeout=10m --for=jsonpath='{.status.observedGeneration}'=" +
-					`"$(oc get machineconfiguration/cluster -o jsonpath='{.metadata.generation}')"`}})
+				waitForPolicy + `'{.status.observedGeneration}'="$(oc get ` + policyObject +
+					` -o jsonpath='{.metadata.generation}')"`,
+				waitForPolicy + `'{.status.nodeDisruptionPolicyStatus.clusterPolicies.files[?(@.path=="` + layout.NodeConfigPath +
+					`")].path}'=` + layout.NodeConfigPath}})
 	}
 	var configs []string
 	for _, pool := range pools(o) {
@@ -80,7 +89,7 @@ func ApplySets(o spec.OpenShift, dir string, sets []pinset.Set) []string {
 	}
 	var names []string
 	for _, set := range sets {
-		names = append(names, pinset.FileName(set.Name))
+		names = append(names, path.Join(setsDir, pinset.FileName(set.Name)))
 	}
 	return []string{"oc apply" + files(dir, names...)}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,7 +24,8 @@ func TestApplyGolden(t *testing.T) {
 	}
 }
 
-// applied are the files that commands apply, in their order, and "POOL" where they wait for a pool, or "policy".
+// applied are the files that commands apply, in their order, and "POOL" where they wait for a pool, or "policy"; waits for the same
+// are one.
 func applied(commands []string) (all []string) {
 	file := regexp.MustCompile(` -f (?:m/)?(\S+)`)
 	waits := regexp.MustCompile(`^oc wait (?:mcp/)?(\S+)`)
@@ -35,7 +37,7 @@ func applied(commands []string) (all []string) {
 			all = append(all, "wait "+found[1])
 		}
 	}
-	return all
+	return slices.Compact(all)
 }
 
 func TestOrderOfApply(t *testing.T) {
@@ -45,17 +47,17 @@ func TestOrderOfApply(t *testing.T) {
 		want    []string
 	}{
 		"default": {spec.OpenShift{Version: "4.20"}, []string{policy, policySeen, "nodes/99-worker-pinbox.yaml",
-			"nodes/99-master-pinbox.yaml", "wait worker", "wait master", "s.yaml"}},
+			"nodes/99-master-pinbox.yaml", "wait worker", "wait master", "sets/s.yaml"}},
 		"podman": {spec.OpenShift{Version: "4.20", Podman: true, Pools: []string{"worker"}}, []string{policy, policySeen,
-			"nodes/99-worker-pinbox.yaml", "wait worker", "s.yaml", "podman"}},
+			"nodes/99-worker-pinbox.yaml", "wait worker", "sets/s.yaml", "podman"}},
 		"a pool of one's own": {spec.OpenShift{Version: "4.20", Pools: []string{"worker", "infra"}}, []string{policy,
-			policySeen, "nodes/99-worker-pinbox.yaml", "wait worker", "wait infra", "s.yaml"}},
+			policySeen, "nodes/99-worker-pinbox.yaml", "wait worker", "wait infra", "sets/s.yaml"}},
 		"only a pool of one's own": {spec.OpenShift{Version: "4.20", Pools: []string{"infra"}}, []string{policy, policySeen,
-			"nodes/99-infra-pinbox.yaml", "wait infra", "s.yaml"}},
+			"nodes/99-infra-pinbox.yaml", "wait infra", "sets/s.yaml"}},
 		"nodes that pin by themselves": {spec.OpenShift{Version: "4.18", Pools: []string{"worker"}}, []string{policy,
 			policySeen, "nodes/99-worker-pinbox.yaml", "wait worker"}},
 		"sets in preview, no policy": {spec.OpenShift{Version: "4.16", Pools: []string{"worker"}, API: "v1alpha1"},
-			[]string{"nodes/99-worker-pinbox.yaml", "wait worker", "s.yaml"}},
+			[]string{"nodes/99-worker-pinbox.yaml", "wait worker", "sets/s.yaml"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			commands := openshift.Apply(test.cluster, "m", []pinset.Set{{Name: "s"}})

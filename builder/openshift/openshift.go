@@ -14,14 +14,14 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/storage/layout"
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
-// Names of files. Those in nodesDir are applied in their order, with waits: not by `oc apply -f manifests/`, which
-// reads no folder below. Those in podmanDir are for nodes that have the folders of the stores already: podman, skopeo
-// and rpm-ostree fail while one of those that they are told of is missing.
+// Names of files. Those in nodesDir, and the sets in setsDir, are applied in their order, with waits: not by
+// `oc apply -f manifests/`, which reads no folder below. Those in podmanDir are for nodes that have the folders of the
+// stores already: podman, skopeo and rpm-ostree fail while one of those that they are told of is missing.
 const (
 	nodesDir   = "nodes"
+	setsDir    = "sets" // artifact.OpenShiftSetsDir
 	policyFile = nodesDir + "/node-disruption-policy.yaml"
 	podmanDir  = "podman"
 )
@@ -62,12 +62,6 @@ func Manifests(o spec.OpenShift, c ignition.Config) (map[string][]byte, error) {
 			continue
 		}
 		add(path.Join(podmanDir, name+"-podman.yaml"), content, failed)
-	}
-	for _, set := range c.Sets {
-		if name := pinset.FileName(set.Name); name == SignaturesFile {
-			return nil, fmt.Errorf("%s: %w: set %q: %s is the file of another object", set.Origin,
-				pinset.ErrDuplicateSet, set.Name, name)
-		}
 	}
 	return files, err
 }

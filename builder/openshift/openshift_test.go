@@ -235,16 +235,6 @@ func TestPools(t *testing.T) {
 	}
 }
 
-// The set would replace the signatures of releases, as its name is that of the file.
-func TestSetWithTheNameOfSignatures(t *testing.T) {
-	cluster := spec.OpenShift{Version: "4.20"}
-	c := config(t, cluster)
-	c.Sets = []pinset.Set{{Name: "release-signatures", Origin: "sets.yaml:1"}}
-	if _, err := openshift.Manifests(cluster, c); err == nil || !strings.Contains(err.Error(), "sets.yaml:1") {
-		t.Errorf("got %v, want an error that names the set", err)
-	}
-}
-
 // podman sees the stores by an object of each pool, whose kind depends on the version.
 func TestPodmanSeesTheStores(t *testing.T) {
 	for version, kind := range map[string]string{"4.20": "kind: MachineConfig\n", "5.0": "kind: ContainerRuntimeConfig\n"} {

@@ -131,7 +131,7 @@ oc:*wait*mcp*) [ -e rendered ] || say EARLY; : >rolled; say rolled ;;
 oc:"get mc "*) [ -e config ] && { [ -e rendered ] && echo new || echo "late$n"; } ;;
 oc:"get mcp"*) echo rendered ;;
 oc:*apply*signatures*) say signatures ;;
-oc:*apply*manifests/*.yaml*) for n in node1 node2; do
+oc:*apply*manifests/sets/*.yaml*) for n in node1 node2; do
 	[ -e "attached-core@$n" ] || say PULL; done; say sets ;;
 oc:"get clusterversion"*) cat upgrade 2>/dev/null || true ;;
 oc:"adm upgrade"*) [ ! -e upgrade ] || say TWICE; for last; do :; done; printf %s "$last" >upgrade; say upgrade ;;

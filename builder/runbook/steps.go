@@ -129,7 +129,7 @@ func node(b Built) (steps []Step) {
 	}
 	if b.OpenShift != nil {
 		hand("Add the manifests to those of the installer, before it makes the base ISO", 0,
-			"cp manifests/*.yaml manifests/nodes/*.yaml CLUSTER/openshift/")
+			"cp manifests/sets/*.yaml manifests/nodes/*.yaml CLUSTER/openshift/")
 	}
 	if b.ISO {
 		hand("Write the ISO to a stick", b.Size, "dd if=appliance.iso of=/dev/sdX bs=4M conv=fsync")

@@ -279,7 +279,10 @@ func checkManifests(dir string, lock pinset.Lock, sums layout.Sums) error {
 			errs = append(errs, fmt.Errorf("%s: set %q: %w", layout.LockFile, locked.Name, err))
 			continue
 		}
-		name := path.Join(artifact.ManifestsDir, pinset.FileName(locked.Name))
+		name := path.Join(artifact.OpenShiftSetsDir, pinset.FileName(locked.Name))
+		if _, ok := sums[name]; !ok {
+			name = path.Join(artifact.ManifestsDir, pinset.FileName(locked.Name))
+		}
 		content, err := input.Read(filepath.Join(dir, name))
 		if _, ok := sums[name]; ok && errors.Is(err, fs.ErrNotExist) {
 			continue // compareSums has reported it

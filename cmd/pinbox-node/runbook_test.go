@@ -41,7 +41,7 @@ func TestRunbookOfACluster(t *testing.T) {
 			mco := operator{t, n}
 			mco.manages("worker", "4.20.1")
 			a := administrator(t, n)
-			if calls := a.run(o.Out); !slices.Contains(calls, "oc apply -f manifests/worker-sample.yaml") {
+			if calls := a.run(o.Out); !slices.Contains(calls, "oc apply -f manifests/sets/worker-sample.yaml") {
 				t.Errorf("got the calls %q, want the set applied", calls)
 			}
 			mco.pins(pins.Pause, pins.Docker)
@@ -50,7 +50,7 @@ func TestRunbookOfACluster(t *testing.T) {
 				calls := strings.Join(a.run(next.Out, filepath.Join(next.Out, r.Store)), "\n")
 				attaches = attaches || thin // its digest is not that of the store which is made of it
 				if got := strings.Contains(calls, "pinbox-node attach"); got != attaches ||
-					!strings.Contains(calls, "oc apply -f manifests/worker-sample.yaml") {
+					!strings.Contains(calls, "oc apply -f manifests/sets/worker-sample.yaml") {
 					t.Errorf("run %d: got the calls\n%s\nwant the set, and attach: %v", run+1, calls, attaches)
 				}
 			}

@@ -14,7 +14,7 @@ import (
 func manifestsOf(t *testing.T, out string) string {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.yaml", "nodes/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "sets/*.yaml", "nodes/*.yaml"} {
 		found, err := filepath.Glob(filepath.Join(out, artifact.ManifestsDir, pattern))
 		if err != nil {
 			t.Fatal(err)
