@@ -9,7 +9,7 @@ export GOCACHE := $(or $(call usable,GOCACHE,-w),$(CURDIR)/bin/cache/build)
 export GOMODCACHE := $(or $(call usable,GOMODCACHE,-r),$(CURDIR)/bin/cache/modules)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOBUILD := go build -p 2 -ldflags '-s -w -X main.linked=$(VERSION)'
-DEBIAN  := btrfs-progs chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage jq libblkid-dev libc6-dev mmdebstrap mtools opensc openssl procps runc skopeo softhsm2 squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
+DEBIAN  := btrfs-progs ca-certificates chromium conmon cpio cryptsetup-bin curl dosfstools e2fsprogs exfat-fuse exfatprogs fdisk fusefat gcc gdisk genisoimage jq libblkid-dev libc6-dev mmdebstrap mtools opensc openssl procps runc skopeo softhsm2 squashfs-tools squashfs-tools-ng strace systemd systemd-container tar udev xfsprogs xorriso xz-utils zstd
 
 DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux kmod mtools ovmf qemu-system-x86 seabios syslinux-common
 
@@ -172,7 +172,7 @@ measure:
 lint: lint-deps
 	$(MAKE) -C fixtures/peers ../../bin/peers/golangci-lint ../../bin/peers/actionlint
 	bin/peers/actionlint
-	shellcheck --exclude=SC1091 fixtures/golden/*.sh
+	shellcheck --exclude=SC1091 fixtures/golden/*.sh deploy/*.sh deploy/package/*.sh
 	codespell --ignore-words-list bu,flate,platfrom README.md CONTRIBUTING.md docs/*.md docs/*.json deploy fixtures/golden/*.txt
 	GOLANGCI_LINT_CACHE=$(CURDIR)/bin/cache/golangci-lint bin/peers/golangci-lint run ./...
 

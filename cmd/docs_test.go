@@ -25,7 +25,6 @@ var othersFlags = map[string]string{
 	"--overwrite":                    "kubectl",
 	"--noclear":                      "agetty",
 	"--hash-offset":                  "veritysetup",
-	"--ignore-missing":               "sha256sum",
 	"--feature-gates":                "kube-apiserver",
 	"--id":                           "pkcs11-tool",
 	"--input-file":                   "pkcs11-tool",

@@ -146,6 +146,8 @@ var notInScripts = []struct{ prefix, why string }{
 	{"kubectl ", "takes an API server: fixtures/kube applies the same files to one"},
 	{"sed -i '1s@{@{\"kubeconfig\"", "takes a node: fixtures/kube has the same setting"},
 	{"dnf ", "another program"},
+	{"sh install.sh ", "takes a release: TestInstallScript of fixtures/fresh"},
+	{"apt install ", "takes a release: TestPackages of fixtures/fresh"},
 	{"openshift-install ", "another program: builder/openshift checks the manifests with OpenShift's own types"},
 	{"cp out/manifests/", "goes with openshift-install"},
 	{"curl -X PATCH ", "takes an assisted installer"},

@@ -69,5 +69,7 @@ done
 heading=$(git describe --tags --exact-match --match='v*' 2>/dev/null || echo Unreleased)
 awk -v heading="## $heading" '/^## / {inside = $0 == heading; next} inside' CHANGELOG.md >"$out/CHANGELOG.md"
 [ -s "$out/CHANGELOG.md" ] || { echo "CHANGELOG.md has no section \"## $heading\"" >&2; exit 1; }
+cp deploy/install.sh "$out"
+cp -L /etc/ssl/certs/ca-certificates.crt "$out" # for the image of the DaemonSet
 cd "$out"
-sha256sum CHANGELOG.md pinbox* >SHA256SUMS
+sha256sum CHANGELOG.md ca-certificates.crt install.sh pinbox* >SHA256SUMS
