@@ -66,9 +66,7 @@ func TestPassphraseOfAKey(t *testing.T) {
 	right, wrong := write(t, "right", []byte("right\n")), write(t, "wrong", []byte("wrong"))
 	const missing = "the passphrase of the key is missing or wrong"
 	for name, c := range map[string]struct{ flag, file, value, want string }{ // want is "" if the build goes on
-		"the flag":            {right, "", "", ""},
-		"the file":            {"", right, "", ""},
-		"the value":           {"", "", "right", ""},
+		"then the value":      {"", "", "right", ""},
 		"the flag goes first": {right, wrong, "wrong", ""},
 		"then the file":       {"", right, "wrong", ""},
 		"a wrong flag":        {wrong, right, "right", missing},
