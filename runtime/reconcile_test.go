@@ -426,6 +426,28 @@ func TestUnpinnedSurvivesAListError(t *testing.T) {
 	}
 }
 
+// stopper is an image of the main store for which the runtime can list none, by its error.
+type stopper struct{ err error }
+
+func (stopper) Images() ([]pinset.StoredImage, error) { return nil, nil }
+func (s stopper) Broken(string) error                 { return s.err }
+
+// While CRI-O can list no image, a pass says which one stops it, and pins all the same.
+func TestImageThatStopsTheList(t *testing.T) {
+	node := &fakeNode{server: &fakecri.Server{List: func() error { return status.Error(codes.Unknown, "layer not known") }}}
+	r := newReconciler(t, node, 1)
+	of(r).conf.Aside = stopper{errors.New("quay.io/x/old needs a store that is not there")}
+	s := runPass(t, r)
+	for _, want := range []string{"layer not known", "quay.io/x/old needs a store that is not there"} {
+		if !strings.Contains(strings.Join(s.Errors, "\n"), want) {
+			t.Errorf("got the errors %q, want %q", s.Errors, want)
+		}
+	}
+	if pin := node.sets[0].Images[0].String(); !node.isPinned(pin) {
+		t.Errorf("got no pin %s, want it", pin)
+	}
+}
+
 // If CRI-O does not pin the images after a reload, and no conflict is found, the status reports
 // that its pins differ.
 func TestCRIODoesNotPin(t *testing.T) {

@@ -1,11 +1,14 @@
 package source_test
 
 import (
+	"crypto/fips140"
 	"crypto/md5"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -491,8 +494,10 @@ func fbc(letter string) string {
 func operatorCatalog() files {
 	hex := sum("a").Encoded()
 	// oc-mirror names a filtered catalog by the MD5 sum of its selection, without the transport.
-	filterOf := func(name string) string {
-		return fmt.Sprintf("%x", md5.Sum([]byte(`{"packages":[{"name":"foo"}],"catalog":"`+name+"@"+sum("a").String()+`"}`)))
+	filterOf := func(name string) (filter string) {
+		selection := `{"packages":[{"name":"foo"}],"catalog":"` + name + "@" + sum("a").String() + `"}`
+		fips140.WithoutEnforcement(func() { filter = fmt.Sprintf("%x", md5.Sum([]byte(selection))) })
+		return filter
 	}
 	filter, ofFolder := filterOf("quay.io/x/index"), filterOf("/srv/index")
 	return files{
@@ -504,6 +509,21 @@ func operatorCatalog() files {
 		operators + hex + "/filtered-catalogs/" + filter + "/catalog-config/foo/catalog.json":   fbc("d"),
 		// of an earlier run
 		operators + hex + "/filtered-catalogs/ffff/digest": sum("e").Encoded(),
+	}
+}
+
+// With GODEBUG=fips140=only, the MD5 sum by which oc-mirror names a catalog is computed all the same: it secures
+// nothing.
+func TestCatalogsUnderFIPS(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "-test.run=^TestCatalogsOfOCMirror$", "-test.v")
+	cmd.Env = append(os.Environ(), "GODEBUG=fips140=only")
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestCatalogsOfOCMirror/filtered ") {
+		t.Errorf("got %v, want that the filtered catalogs are found\n%s", err, out)
 	}
 }
 

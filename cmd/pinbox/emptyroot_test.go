@@ -197,7 +197,10 @@ func (r emptyRoot) make(t *testing.T, files map[string]string) string {
 		}
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755); err != nil {
+		syscall.ForkLock.RLock() // a child of another test would have the program open for writing until it is executed
+		err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o755)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

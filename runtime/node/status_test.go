@@ -34,3 +34,32 @@ func TestStatusIsPublishedWithMetrics(t *testing.T) {
 		}
 	}
 }
+
+// The folder of the metrics is that of another program. A bug was a temporary file with a name that can be foreseen: a
+// link of that name led root to any file.
+func TestMetricsAreWrittenThroughNoLink(t *testing.T) {
+	const content = "what stood there"
+	dir, secret := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(secret, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	metrics := filepath.Join(dir, "pinbox.prom")
+	for _, link := range []string{"pinbox.prom", "pinbox.prom.new", "pinbox.prom.tmp", ".pinbox.prom.new", ".pinbox.prom.tmp"} {
+		if err := os.Symlink(secret, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Open(Settings{Set: []string{"status=" + filepath.Join(t.TempDir(), "status.json"), "metricsFile=" + metrics}})
+	s := runtime.Status{Version: runtime.StatusVersion}
+	if err := o.publish(s); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(secret)
+	if fi, statErr := os.Stat(secret); err != nil || statErr != nil || string(got) != content || fi.Mode() != 0o600 {
+		t.Errorf("got %q, %v, %v of another file, want it as it was", got, err, statErr)
+	}
+	fi, err := os.Lstat(metrics)
+	if got, readErr := os.ReadFile(metrics); err != nil || readErr != nil || fi.Mode() != 0o644 || !bytes.Equal(got, s.Metrics()) {
+		t.Errorf("got %v with %.20q, %v, %v, want the metrics in a file", fi, got, err, readErr)
+	}
+}

@@ -157,6 +157,12 @@ func TestMediumInADrive(t *testing.T) {
 	d.OpenMedium = inDrive
 	d.reboot()
 	fixtures.Run(t, "losetup", "--detach", drive)
+	fixtures.Until(t, func() error { // the kernel keeps it while another program of the machine has it open
+		if left := fixtures.Run(t, "losetup", "--associated", file); left != "" {
+			return errors.New(left)
+		}
+		return nil
+	})
 	if err := d.reconcile(); err != nil {
 		t.Error(err)
 	}

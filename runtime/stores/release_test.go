@@ -380,6 +380,36 @@ func TestFolderOfSetsIsRolledBack(t *testing.T) {
 	}
 }
 
+// The sets that came back with an older system may be those of a release that the node keeps no more. The next release
+// does not take them for what a user made of the current one: a rollback restores the current one's own.
+func TestFolderOfSetsIsRolledBackFar(t *testing.T) {
+	d := newNode(t, testStore{n: 0})
+	d.KeepPrevious = 0
+	path := filepath.Join(d.Sets, "s.yaml")
+	d.attach(stores.AttachOptions{Source: delta(1).folder(t)})
+	far, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.attach(stores.AttachOptions{Source: delta(2).folder(t)})
+	old := filepath.Join(d.Sets, "old.yaml") // of a release with other names
+	write(t, path, string(far))
+	write(t, old, string(far))
+	if err := d.reconcile(); !errors.Is(err, stores.ErrOtherSets) || !strings.Contains(err.Error(), "one that the node does not keep") {
+		t.Errorf("got %v, want %v of a release that is not kept", err, stores.ErrOtherSets)
+	}
+	d.KeepPrevious = 1
+	d.attach(stores.AttachOptions{Source: delta(3).folder(t)})
+	d.wantSet(3)
+	if _, err := os.Stat(old); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that the set of a release before is removed", err)
+	}
+	d.rollback(2)
+	if err := d.reconcile(); err != nil {
+		t.Errorf("after a rollback: got %v, want no error", err)
+	}
+}
+
 // A store is named by its slot, the name of its appliance, or the beginning of its digest.
 func TestFindStoreByName(t *testing.T) {
 	d := newNode(t, testStore{n: 0})

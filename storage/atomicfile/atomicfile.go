@@ -111,7 +111,7 @@ func create(tree *os.Root, name string, perm fs.FileMode) (*File, error) {
 	defer folder.Close()
 	if f.File = unnamed(folder); f.File == nil {
 		f.temp = f.random()
-		if f.File, err = tree.OpenFile(f.temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
+		if f.File, err = createNew(tree, f.temp); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(tree.Name(), name), err)
 		}
 	}
@@ -120,6 +120,11 @@ func create(tree *os.Root, name string, perm fs.FileMode) (*File, error) {
 		return nil, errors.Join(err, f.File.Close())
 	}
 	return f, nil
+}
+
+// createNew makes a file that only this user can read, of a name that nothing has, not even a link to nothing.
+func createNew(tree *os.Root, name string) (*os.File, error) {
+	return tree.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
 func replaceable(path string) error {
@@ -211,7 +216,7 @@ func openPartial(tree *os.Root, name string) (*os.File, error) {
 	}
 	f, err := tree.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return tree.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+		return createNew(tree, name)
 	}
 	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ELOOP) {
 		return nil, fmt.Errorf("%s %w: %w", path, ErrForeign, err)
@@ -320,7 +325,7 @@ func WriteNew(path string, content []byte, perm fs.FileMode) error {
 		return err
 	}
 	defer tree.Close()
-	f, err := tree.OpenFile(filepath.Base(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, perm)
+	f, err := createNew(tree, filepath.Base(path))
 	if err != nil {
 		return err
 	}

@@ -88,6 +88,52 @@ func TestFileBeforeCommit(t *testing.T) {
 	}
 }
 
+// On a file system without O_TMPFILE, such as FAT, nobody can foresee the name of a file before Commit, and prepare a
+// link of that name.
+func TestFileBeforeCommitWithAName(t *testing.T) {
+	disk := fixtures.NewFaultyDisk(t)
+	var names []string
+	for _, content := range oldAndNew {
+		f, err := atomicfile.Create(disk.Path("f"), 0o644)
+		if err != nil {
+			t.Fatal(err)
+		}
+		left, err := filepath.Glob(disk.Path(".f.*"))
+		if err != nil || len(left) != 1 || slices.Contains(names, left[0]) || len(left[0]) < len(disk.Path(".f."))+26 {
+			t.Errorf("got the files %q, %v, want one of a name of its own", left, err)
+		}
+		names = append(names, left...)
+		if _, err := f.WriteString(content); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.ReadFile(disk.Path("f")); err != nil || string(got) != content {
+			t.Errorf("got %.8q, %v, want %.8q", got, err, content)
+		}
+	}
+	disk.Set(fixtures.Fault{})
+	for range 2 {
+		f, err := atomicfile.Unnamed(disk.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+	}
+	for _, operation := range disk.Set(fixtures.Fault{}) {
+		if name, ok := strings.CutPrefix(operation, "create "); ok {
+			names = append(names, name)
+		}
+	}
+	if slices.Sort(names); len(slices.Compact(names)) != 4 {
+		t.Errorf("got the temporary names %q, want four", names)
+	}
+	if entries, err := os.ReadDir(disk.Dir); err != nil || len(entries) != 1 {
+		t.Errorf("got files %v, %v, want one", entries, err)
+	}
+}
+
 // No link of a tree of somebody else leads out of it: what it leads to stays as it is.
 func TestLinksOfATree(t *testing.T) {
 	const content = "what stood there"

@@ -25,7 +25,7 @@ func Unnamed(dir string) (*os.File, error) {
 		return f, nil
 	}
 	name := ".unnamed-" + rand.Text()
-	f, err := tree.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := createNew(tree, name)
 	if err != nil {
 		return nil, err
 	}

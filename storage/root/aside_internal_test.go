@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,6 +203,30 @@ func (m mainStore) pull(layers, images string) {
 			m.t.Fatal(err)
 		}
 		m.file(name, string(content))
+	}
+}
+
+// A name that another image got meanwhile stays there: two images of one name are an error of the library.
+func TestNamesOfWhatWasPutBack(t *testing.T) {
+	m := newMainStore(t, "b<s", "j=b", "")
+	var kept Aside
+	if err := SetAside(t.Context(), m.root, has(""), kept, func(a Aside) error { kept = a; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	m.file(layout.ImagesFile, `[{"id":"k","names":["name-j","other"]}]`)
+	if _, _, err := PutBack(t.Context(), m.root, has("s"), has("Ls"), kept); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readRecords(m.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, i := range r.images {
+		got[i.ID] = strings.Join(i.Names, " ")
+	}
+	if want := map[string]string{"j": "", "k": "name-j other"}; !maps.Equal(got, want) {
+		t.Errorf("got the names %q, want %q", got, want)
 	}
 }
 

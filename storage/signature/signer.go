@@ -61,7 +61,7 @@ func parseSecret(text, passphrase []byte) (crypto.Signer, error) {
 	switch block.Type {
 	case "PRIVATE KEY":
 	case "ENCRYPTED SIGSTORE PRIVATE KEY", "ENCRYPTED COSIGN PRIVATE KEY":
-		if fips140.Enforced() { // the libraries of its encryption panic then, by scrypt and NaCl
+		if fips140.Enforced() { // scrypt and NaCl are not in the module, and their library does not ask
 			return nil, fmt.Errorf("%w: the encryption of cosign.key is not in the FIPS 140-3 module, and GODEBUG=fips140=only "+
 				"forbids it: use a key without a passphrase, or sign with another program", ErrKey)
 		}
