@@ -214,7 +214,7 @@ func (f fleetFlags) show(w io.Writer, s fleet.Summary, files bool) error {
 // printReports prints how old the report of each node is.
 func printReports(w io.Writer, s fleet.Summary) error {
 	t := cli.Table(w)
-	fmt.Fprintln(t, "NODE\tRELEASE\tREPORTED\tSTATE")
+	fmt.Fprintln(t, "NODE\tRELEASE\tREPORTED\tSTATE\tNEXT")
 	for _, r := range s.Reports {
 		release, age := "-", "never"
 		if r.Release != (pinset.ReleaseID{}) {
@@ -223,7 +223,7 @@ func printReports(w io.Writer, s fleet.Summary) error {
 		if !r.Time.IsZero() {
 			age = pages.Long(s.Time.Sub(r.Time)) + " ago"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.Node, release, age, cmp.Or(r.Reason, "ready"))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Node, release, age, cmp.Or(r.Reason, "ready"), cmp.Or(r.Next, "-"))
 	}
 	return t.Flush()
 }

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pinbox/pinbox/runtime"
+	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
@@ -67,6 +69,8 @@ type NodeReport struct {
 	Release pinset.ReleaseID `json:"release,omitzero"`
 	// Reason is why the node is not ready; "" if it is.
 	Reason string `json:"reason,omitempty"`
+	// Next is what a courier has to bring or to do; "" for nothing.
+	Next string `json:"next,omitempty"`
 }
 
 // Reason has the nodes that are not ready for one reason: a class of errors, or one of the constants below.
@@ -140,7 +144,7 @@ func Summarize(nodes []Node, q Query) (Summary, error) {
 		}
 		s.Nodes++
 		reason, text := n.problem(q)
-		report := NodeReport{Node: n.Name, Reason: reason}
+		report := NodeReport{Node: n.Name, Reason: reason, Next: n.next(reason, q)}
 		if reason == "" {
 			s.Ready++
 			s.ReadyNodes = append(s.ReadyNodes, n.Name)
@@ -304,6 +308,29 @@ func (n Node) failure(set string) (reason, text string) {
 		return Incomplete, r.Errors[0]
 	}
 	return Incomplete, fmt.Sprintf("%d of %d images are pinned", r.Images.Pinned, r.Images.Total)
+}
+
+// next is what a site needs whose node is not ready for a reason, or has pods that want more images.
+func (n Node) next(reason string, q Query) string {
+	var all []string
+	switch r := n.Report; {
+	case r == nil || reason == Ahead || reason == Silent:
+		return "a new report"
+	case reason == string(runtime.Space) || slices.ContainsFunc(r.Failures, func(f Failure) bool {
+		return f.Class == string(runtime.Space)
+	}):
+		all = append(all, "more space, which no stick brings")
+	case reason == NoRelease:
+		all = append(all, q.Release.Title())
+	case reason == runtime.NoSets:
+		all = append(all, "a release")
+	case reason != "" && r.BytesToGo > 0:
+		all = append(all, bytesize.Format(r.BytesToGo)+" of images")
+	}
+	if wanted := len(n.Report.Wanted); wanted > 0 {
+		all = append(all, fmt.Sprintf("a release with what its pods want (%d)", wanted))
+	}
+	return strings.Join(all, "; ")
 }
 
 // countSets counts the node for its sets.

@@ -97,6 +97,37 @@ func TestNodeIsNotReady(t *testing.T) {
 	}
 }
 
+// A site is told what a stick has to bring, and what none can bring.
+func TestWhatASiteNeedsNext(t *testing.T) {
+	failed := func(class runtime.Class) func(*fleet.Report) {
+		return func(r *fleet.Report) { r.Failures = []fleet.Failure{{string(class), 1, "img", "failed"}} }
+	}
+	for name, c := range map[string]struct {
+		report  *fleet.Report
+		release int64
+		want    string
+	}{
+		"ready":                     {ready(nil), 7, ""},
+		"never reported":            {nil, 7, "a new report"},
+		"old report":                {ready(func(r *fleet.Report) { r.Time = now.Add(-100 * time.Hour) }), 7, "a new report"},
+		"behind":                    {ready(nil), 8, "edge release 8"},
+		"lacks images":              {incomplete(failed(runtime.Auth)), 7, "500 bytes of images"},
+		"without space":             {incomplete(failed(runtime.Space)), 7, "more space, which no stick brings"},
+		"behind, and without space": {incomplete(failed(runtime.Space)), 8, "more space, which no stick brings"},
+		"wanted": {ready(func(r *fleet.Report) { r.Wanted = []wanted.Image{{Name: "quay.io/x/b:1"}} }), 8,
+			"edge release 8; a release with what its pods want (1)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := fleet.Summarize([]fleet.Node{{Name: "n", Report: c.report}}, fleet.Query{
+				Now: now, Stale: 50 * time.Hour, Release: pinset.ReleaseID{Name: "edge", Number: c.release},
+			})
+			if err != nil || s.Reports[0].Next != c.want {
+				t.Errorf("got %+v, %v, want next %q", s.Reports, err, c.want)
+			}
+		})
+	}
+}
+
 // The answer for many nodes counts nodes, sets, releases and programs, and adds up bytes.
 func TestSummary(t *testing.T) {
 	got, err := fleet.Summarize([]fleet.Node{
@@ -119,11 +150,11 @@ func TestSummary(t *testing.T) {
 		Sets:       []fleet.SetCount{{Name: "worker", Nodes: 4, Ready: 2}},
 		Releases:   []fleet.StoreCount{{ReleaseID: edge, Nodes: 3}},
 		Reports: []fleet.NodeReport{
-			{Node: "a", Time: reported, Release: edge, Reason: fleet.Pulling},
-			{Node: "b", Time: reported, Release: edge},
-			{Node: "c", Time: reported, Release: edge, Reason: fleet.Pulling},
-			{Node: "d", Reason: fleet.NeverReported},
-			{Node: "e", Time: reported},
+			{Node: "a", Time: reported, Release: edge, Reason: fleet.Pulling, Next: "500 bytes of images"},
+			{Node: "b", Time: reported, Release: edge, Next: "a release with what its pods want (1)"},
+			{Node: "c", Time: reported, Release: edge, Reason: fleet.Pulling, Next: "500 bytes of images"},
+			{Node: "d", Reason: fleet.NeverReported, Next: "a new report"},
+			{Node: "e", Time: reported, Next: "a release with what its pods want (2)"},
 		},
 		Programs: []fleet.ProgramName{{Program: "v1", Nodes: 3}, {Program: "v2", Nodes: 1}},
 		Wanted:   []fleet.WantedCount{{Name: "quay.io/x/a:1", Nodes: 1}, {Name: "quay.io/x/b:1", Nodes: 2}},
