@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,23 +80,50 @@ func (f faultyCommand) run(t *testing.T, cache string, flags ...string) (code in
 	return code, mustRead(t, stores[0]), stderr
 }
 
+// After the status 429 the library asks again by itself, and sleeps before that. A bug was that a build with a short
+// limit took the sleep for a connection that had stalled.
+func TestRegistryThatSlowsABuildDown(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int32
+	r := serve(t, damage("/manifests/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+		after := "0"
+		if asked.Add(1) > 1 {
+			after = "60" // longer than a build with a short limit waits
+		}
+		w.Header().Set("Retry-After", after)
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	sets := write(t, "sets.yaml", sample.Set("worker", push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))))
+	patiently(t, func(limit time.Duration) error {
+		asked.Store(0)
+		err := failedBuild(t, sets, fault.Registry, []string{
+			r.Host + ": registry admits no more requests for now; asked again after ", "hint: wait and run the command again",
+		}, "--stall", limit.String())
+		if got := asked.Load(); got != 2 {
+			err = errors.Join(err, fmt.Errorf("got %d requests for the manifest, want 2", got))
+		}
+		return err
+	})
+}
+
 // Whatever a registry or the network does, the result is the right store, or none and an error that
 // names the registry and a cure. The next run makes the right store.
 func TestFaultsOfRegistries(t *testing.T) {
 	t.Parallel()
 	registry := newFaultyRegistry(t)
-	for name, broken := range faults.All(t) {
-		for title, test := range map[string]struct {
-			command  string
-			manifest bool // instead of the layer
-			requests int
-		}{
-			"each manifest":          {"build", true, faults.Always},
-			"each time the layer":    {"build", false, faults.Always},
-			"once the layer":         {"build", false, 1},
-			"each time, for a delta": {"delta", false, faults.Always},
-		} {
-			t.Run(name+"/"+title, func(t *testing.T) {
+	all := faults.All(t)
+	for _, test := range []struct {
+		title, command string
+		manifest       bool // instead of the layer
+		requests       int
+	}{
+		{"each manifest", "build", true, faults.Always}, // first: for one that does not end, the library waits longest
+		{"each time the layer", "build", false, faults.Always},
+		{"once the layer", "build", false, 1},
+		{"each time, for a delta", "delta", false, faults.Always},
+	} {
+		for name, broken := range all {
+			t.Run(name+"/"+test.title, func(t *testing.T) {
 				t.Parallel()
 				f := registry.command(t, test.command)
 				part := registry.layer
@@ -102,7 +133,7 @@ func TestFaultsOfRegistries(t *testing.T) {
 				_, want, _ := f.run(t, t.TempDir())
 				cache := t.TempDir()
 				f.proxy.Fail(broken, part, test.requests)
-				code, got, stderr := f.run(t, cache, stall(broken, 600*time.Millisecond, test.requests)...)
+				code, got, stderr := f.run(t, cache, stall(broken, 300*time.Millisecond, test.requests)...)
 				met := f.proxy.Heal()
 				for limit := time.Second; len(stall(broken, 0, test.requests)) > 0 && met == 0; limit *= 2 { // a busy machine stalled before
 					f.proxy.Fail(broken, part, test.requests)

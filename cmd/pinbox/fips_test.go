@@ -23,10 +23,10 @@ import (
 // pinbox does with its own keys and sums goes on; the encryption of a cosign.key is refused.
 func TestFIPS(t *testing.T) {
 	t.Parallel()
-	program := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox")
-	fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox-node") // beside it, where demo looks for it
 	secret, public := fixtures.Key(t)
-	dir := t.TempDir()
+	dir, bin := t.TempDir(), t.TempDir()
+	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), bin)
+	fixtures.Run(t, "cp", nodeProgram, filepath.Join(bin, "pinbox-node")) // which demo takes
 	fixtures.Run(t, "openssl", "genpkey", "-algorithm", "ed25519", "-out", filepath.Join(dir, "ed.key"))
 	fixtures.Run(t, "openssl", "pkey", "-in", filepath.Join(dir, "ed.key"), "-pubout", "-out", filepath.Join(dir, "ed.pub"))
 	sealed, iso, passphrase := sealedKey(t, "right"), liveISOWithKernel(t), write(t, "passphrase", []byte("right\n"))
@@ -51,7 +51,7 @@ func TestFIPS(t *testing.T) {
 		{append([]string{"build", "--oci", "demo/images", "-o", "e", "--sign-key", sealed}, node...),
 			"the encryption of cosign.key is not in the FIPS 140-3 module"},
 	} {
-		cmd := exec.Command(program, step.args...)
+		cmd := exec.Command(filepath.Join(bin, "pinbox"), step.args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GODEBUG=fips140=only", "PINBOX_SIGN_PASSPHRASE_FILE="+passphrase)
 		out, err := cmd.CombinedOutput()
 		if (err == nil) != (step.want == "") || !strings.Contains(string(out), step.want) || strings.Contains(string(out), "panic") {

@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -121,6 +122,14 @@ func write(t *testing.T, name string, content []byte) string {
 // left.
 func buildFails(t *testing.T, sets string, code int, output []string, flags ...string) {
 	t.Helper()
+	if err := failedBuild(t, sets, code, output, flags...); err != nil {
+		t.Error(err)
+	}
+}
+
+// failedBuild is buildFails for a build that may be made again: it returns what is wrong.
+func failedBuild(t *testing.T, sets string, code int, output []string, flags ...string) (wrong error) {
+	t.Helper()
 	parent := t.TempDir()
 	args := append([]string{
 		"build", "--set", sets, "-o", filepath.Join(parent, "out"), "--insecure-registry=127.0.0.1",
@@ -128,16 +137,17 @@ func buildFails(t *testing.T, sets string, code int, output []string, flags ...s
 	}, flags...)
 	got, _, stderr := pinbox(t.Context(), args...)
 	if got != code {
-		t.Errorf("got exit code %d, want %d", got, code)
+		wrong = fmt.Errorf("got exit code %d, want %d", got, code)
 	}
-	for _, want := range append(output, "hint: ") {
+	for _, want := range append(slices.Clone(output), "hint: ") {
 		if !strings.Contains(stderr, want) {
-			t.Errorf("got the message\n%s\nwant %q", stderr, want)
+			wrong = errors.Join(wrong, fmt.Errorf("got the message\n%s\nwant %q", stderr, want))
 		}
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) > 0 {
 		t.Errorf("got %v left behind (%v), want nothing", entries, err)
 	}
+	return wrong
 }
 
 const someDigest = "sha256:4198606580b69c8335ad7ae531c3a74e51aee25db5faaf368234e8c8dae5cbea"
@@ -391,22 +401,43 @@ func TestBadRegistries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			broken := func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(test.status) }
 			pin := push(t, serve(t, damage(test.path, broken)), image(t, "amd64", content))
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Registry, append(test.output, pin), "--stall", "3s")
+			sets, output := write(t, "sets.yaml", sample.Set("worker", pin)), append(test.output, pin)
+			if test.status < http.StatusInternalServerError { // else it is asked again, until the patience ends
+				buildFails(t, sets, fault.Registry, output)
+				return
+			}
+			patiently(t, func(limit time.Duration) error {
+				return failedBuild(t, sets, fault.Registry, output, "--stall", limit.String())
+			})
 		})
 	}
-	t.Run("registry that is down", func(t *testing.T) {
-		r := serve(t, nil)
-		pin := push(t, r, image(t, "amd64", content))
-		r.Close()
-		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Registry, []string{
-			pin, "connection refused", "network",
-		})
-	})
 	t.Run("image that the policy refuses", func(t *testing.T) {
 		pin := push(t, serve(t, nil), image(t, "amd64", content))
 		policy := write(t, "policy.json", []byte(`{"default":[{"type":"reject"}]}`))
 		buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), fault.Damaged,
 			[]string{pin, "signature policy refuses"}, "--policy", policy)
+	})
+}
+
+// A registry that does not answer is asked three times. For such a one --insecure-registry is not recommended.
+func TestRegistryThatIsDown(t *testing.T) {
+	t.Parallel()
+	r := serve(t, nil)
+	pin := push(t, r, image(t, "amd64", layer(t, sample.File("a", "x"))))
+	sets := write(t, "sets.yaml", sample.Set("worker", pin))
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("build", func(t *testing.T) {
+		t.Parallel()
+		buildFails(t, sets, fault.Registry, []string{pin, "connection refused", "network"})
+	})
+	t.Run("plan", func(t *testing.T) {
+		t.Parallel()
+		if code, _, stderr := pinbox(t.Context(), "plan", "--set", sets); code != fault.Registry ||
+			strings.Contains(stderr, "--insecure-registry") {
+			t.Errorf("got exit code %d, want %d\n%s", code, fault.Registry, stderr)
+		}
 	})
 }
 
@@ -453,11 +484,14 @@ func TestRegistriesThatGiveOtherContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pin := push(t, serve(t, test.fault), image(t, "amd64", content))
-			var flags []string
-			if test.code == fault.Registry { // it is asked again, until the patience ends
-				flags = []string{"--stall", "3s"}
+			sets, output := write(t, "sets.yaml", sample.Set("worker", pin)), append(test.output, pin)
+			if test.code != fault.Registry { // else it is asked again, until the patience ends
+				buildFails(t, sets, test.code, output)
+				return
 			}
-			buildFails(t, write(t, "sets.yaml", sample.Set("worker", pin)), test.code, append(test.output, pin), flags...)
+			patiently(t, func(limit time.Duration) error {
+				return failedBuild(t, sets, test.code, output, "--stall", limit.String())
+			})
 		})
 	}
 }

@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
 	fixtures.Run(t, "cp", fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), bin)
-	node := append(mustRead(t, nodeProgram), randomBytes(8<<20)...) // so large that a store with it is split
+	node := append(mustRead(t, nodeProgram), randomBytes(5<<20)...) // so large that a store with it is split
 	if err := os.WriteFile(filepath.Join(bin, "pinbox-node"), node, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -212,19 +212,19 @@ func rest(t *testing.T, shown <-chan string) (screen string) {
 
 // The passphrase of a key is asked for on a terminal, which does not show it.
 func TestPassphraseIsAskedFor(t *testing.T) {
-	secret := sealedKey(t, "right")
+	secret, registry := sealedKey(t, "right"), serve(t, nil).Host
 	for name, c := range map[string]struct {
 		typed, want string
 		code        int
 	}{
-		"right":  {"right\n", "registry cannot be used", 6}, // it goes on
+		"right":  {"right\n", "registry does not have it", 6}, // it goes on
 		"wrong":  {"mistaken\n", "the passphrase of the key is missing or wrong", 3},
 		"Ctrl-C": {"\x03", "interrupted", 130},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cmd, keyboard, shown := onTerminal(t, "build", "--image", "127.0.0.1:1/a@"+imageDigest, "--sign-key", secret,
-				"--node-binary", nodeProgram, "-o", "out", "--insecure-registry", "127.0.0.1:1")
+			cmd, keyboard, shown := onTerminal(t, "build", "--image", registry+"/a@"+imageDigest, "--sign-key", secret,
+				"--node-binary", nodeProgram, "-o", "out", "--insecure-registry", registry)
 			screen := await(t, shown, "Passphrase of "+secret+": ")
 			if _, err := io.WriteString(keyboard, c.typed); err != nil {
 				t.Fatal(err)
