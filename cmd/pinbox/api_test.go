@@ -33,6 +33,7 @@ func manifestsOf(t *testing.T, out string) string {
 
 // --api does what spec.openshift.api does, for each command that writes manifests.
 func TestAPIOfPinnedImageSets(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.build(fault.Usage, "--api=v1alpha1") // it is for no cluster
 	file := string(mustRead(t, s.config))

@@ -11,6 +11,7 @@ import (
 // A build opened its base 11 times: each question to it was an open of its own, and the file could be another one
 // each time.
 func TestBaseIsOpenedOnce(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	program, strace := fixtures.Program(t, "github.com/pinbox/pinbox/cmd/pinbox"), fixtures.Need(t, "strace")
 	config := write(t, "agent.ign", []byte(`{"ignition":{"version":"3.2.0"}}`))

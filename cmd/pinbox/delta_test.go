@@ -146,6 +146,7 @@ func TestDeltaForPrograms(t *testing.T) {
 }
 
 func TestBadDeltas(t *testing.T) {
+	t.Parallel()
 	u := newUpgrade(t)
 	_, _ = u.run(fault.OK, "", "lock", "-c", u.first, "--insecure-registry=127.0.0.1")
 	locked := strings.TrimSuffix(u.first, ".yaml") + ".lock.json"
@@ -247,6 +248,7 @@ func TestThinDeltaOnAFullDisk(t *testing.T) {
 
 // Another user than root is told what was not looked at.
 func TestVerifyDeltaWithoutRoot(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	u := newUpgrade(t)
 	dir, _, _ := u.delta(u.old)

@@ -18,6 +18,7 @@ import (
 // a device until no memory was left. %s in a command line is the path. Lists, sets, manifests and mirrors may be pipes:
 // TestInterruptAtEachWait has one that nobody writes to.
 func TestInputsThatAreNoFiles(t *testing.T) {
+	t.Parallel()
 	sets := write(t, "sets.yaml", sample.Set("worker", "quay.example.com/a@"+someDigest))
 	appliance := func(spec string) string {
 		return write(t, "appliance.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: a}\n"+

@@ -24,6 +24,7 @@ import (
 // A live ISO is built, verified, shown, extracted,
 // reset; and two builds are equal.
 func TestLiveISO(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	base := fixtures.LiveISO(t, fixtures.LiveISOs["as CoreOS"]...)
 	sets := write(t, "sets.yaml", pins.Sets())
@@ -83,6 +84,7 @@ func liveISOWithKernel(t *testing.T) string {
 // What boots an ISO from a network is that of the ISO, and the config names the store by its URL. The program is in
 // the folder, for the server.
 func TestPXE(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	sets := write(t, "sets.yaml", pins.Sets())
 	base := liveISOWithKernel(t)
@@ -146,6 +148,7 @@ func TestPXE(t *testing.T) {
 
 // What a stick would boot is said of the base by the build, and of the ISO by verify.
 func TestISOWithATreeOfItsPartition(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	for _, args := range [][]string{
@@ -163,6 +166,7 @@ func TestISOWithATreeOfItsPartition(t *testing.T) {
 // An ISO that has a config is built with --merge only. The folder and the ISO agree on the merged config, and reset
 // gives the ISO back.
 func TestMergedISO(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	config := write(t, "agent.ign", []byte(
 		`{"ignition":{"version":"3.2.0"},"systemd":{"units":[{"name":"agent.service","contents":"[Service]\n"}]}}`))
@@ -251,6 +255,7 @@ func checkISOExtract(t *testing.T, dir, image string) {
 
 // The store on a medium of its own, as a user has it.
 func TestMedium(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	sets := write(t, "sets.yaml", pins.Sets())
 	config := write(t, "site.yaml", []byte("apiVersion: pinbox/v1alpha1\nkind: Appliance\nmetadata: {name: site}\n"+
@@ -293,6 +298,7 @@ func TestMedium(t *testing.T) {
 
 // A byte of the base that flips is found too, and a written stick can be verified.
 func TestVerifyReadsAllOfAnISO(t *testing.T) {
+	t.Parallel()
 	fixtures.NeedRoot(t)
 	_, pins := fixtures.Samples(t)
 	dir := filepath.Join(t.TempDir(), "out")
@@ -318,6 +324,7 @@ func TestVerifyReadsAllOfAnISO(t *testing.T) {
 
 // The ISO of another appliance is no part of this one.
 func TestVerifyComparesTheISOWithItsFolder(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	base := fixtures.LiveISO(t)
 	build := func(more ...string) string {
@@ -418,6 +425,7 @@ func TestLiveISOsThatCannotBeUsed(t *testing.T) {
 
 // A bug was to put a store for amd64 on an ISO for s390x.
 func TestLiveISOForAnotherArchitecture(t *testing.T) {
+	t.Parallel()
 	kernel := append(make([]byte, 0x10008), "S390EP"...)
 	base := fixtures.LiveISO(t, "-rock", "-graft-points", "images/pxeboot/vmlinuz="+write(t, "vmlinuz", kernel))
 	set, out := write(t, "set.yaml", fixturesSet), filepath.Join(t.TempDir(), "folder", "out")
@@ -451,6 +459,7 @@ func TestLiveISOForAnotherArchitecture(t *testing.T) {
 
 // One byte of the store, the lock or the config: verify finds it in the ISO.
 func TestVerifyFindsAChangedByteInAnISO(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	dir := filepath.Join(t.TempDir(), "out")
 	code, _, stderr := pinbox(t.Context(), "build", "--set", write(t, "sets.yaml", pins.Sets()), "--insecure-registry=127.0.0.1",

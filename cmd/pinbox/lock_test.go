@@ -66,6 +66,7 @@ func (s site) build(want int, more ...string) (out, stderr string) {
 
 // A user's life with a lock: tags are locked, move, are updated.
 func TestLock(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	if stdout, _ := s.run(0, "lock", "-c", s.config, "--insecure-registry=127.0.0.1"); !strings.Contains(stdout,
 		s.lock()+" locks 1 image") {
@@ -99,6 +100,7 @@ func TestLock(t *testing.T) {
 
 // What is not as it was locked is not built.
 func TestLockedRefuses(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	if _, stderr := s.build(fault.Input, "--locked"); !strings.Contains(stderr, "site.lock.json") {
 		t.Errorf("without a lock: got %s", stderr)
@@ -124,6 +126,7 @@ func TestLockedRefuses(t *testing.T) {
 
 // A tag is another image in a later archive of oc-mirror. A bug was to use that without --update.
 func TestLockOfArchives(t *testing.T) {
+	t.Parallel()
 	_, pins := fixtures.Samples(t)
 	const name = "quay.example.com/site/app:1"
 	archive := func(pin, isc string) string {

@@ -199,6 +199,7 @@ func TestBadSets(t *testing.T) {
 }
 
 func TestBadImages(t *testing.T) {
+	t.Parallel()
 	for name, test := range badLayers(t) {
 		t.Run(name, func(t *testing.T) {
 			digest, err := test.layer.Digest()
@@ -349,6 +350,7 @@ func TestSeveralImagesForAnotherPlatform(t *testing.T) {
 
 // Images of 600 layers were built, and no container on them was ever mounted.
 func TestMoreLayersThanCanBeMounted(t *testing.T) {
+	t.Parallel()
 	good := layer(t, sample.File("a", "x"))
 	digest, err := good.Digest()
 	if err != nil {

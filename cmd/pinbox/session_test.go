@@ -83,6 +83,7 @@ spec:
 }
 
 func TestPlanBuildVerify(t *testing.T) {
+	t.Parallel()
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "deep", "out")
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--insecure-registry=127.0.0.1")
@@ -195,6 +196,7 @@ func TestPlatform(t *testing.T) {
 }
 
 func TestOutputForPrograms(t *testing.T) {
+	t.Parallel()
 	file := appliance(t, samples(t))
 	code, stdout, stderr := pinbox(t.Context(), "plan", "-c", file, "--insecure-registry=127.0.0.1", "--output", "json")
 	var plan struct {
@@ -225,6 +227,7 @@ func TestOutputForPrograms(t *testing.T) {
 }
 
 func TestVerifyFindsEveryDamage(t *testing.T) {
+	t.Parallel()
 	file := appliance(t, samples(t))
 	out := filepath.Join(t.TempDir(), "out")
 	if code, _, stderr := pinbox(t.Context(), "build", "-c", file, "--insecure-registry=127.0.0.1", "-o", out); code != fault.OK {
@@ -293,6 +296,7 @@ func verifyFails(t *testing.T, out, name string, damage func() error) {
 
 // Sums that fit do not make a folder true: its files must agree.
 func TestVerifyComparesTheFilesWithEachOther(t *testing.T) {
+	t.Parallel()
 	pins := samples(t)
 	build := func(set []byte) string {
 		out := filepath.Join(t.TempDir(), "out")
