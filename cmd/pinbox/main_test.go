@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if flag.Lookup("test.parallel").Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) { // the default
-		_ = flag.Set("test.parallel", "16") // tests that run in parallel wait for registries
+		_ = flag.Set("test.parallel", "24") // tests that run in parallel wait for registries
 	}
 	// Most of the time went into collections of garbage, of which each command of a few milliseconds has dozens. The
 	// programs that tests start have it too; those whose memory is measured have their own.
