@@ -64,8 +64,8 @@ func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 		}
 		rendered := fmt.Sprintf(`"$(oc get mcp/%s -o jsonpath='{.spec.configuration.name}')"`, pool)
 		apply.Commands = append(apply.Commands,
-			fmt.Sprintf(`until m=$(oc get mc %s -o jsonpath=%s) && [ "$m" ] && [ "$(oc get mc %s -o jsonpath=%[2]s)" = "$m" ]; `+
-				"do sleep 5; done", configName(of), marker, rendered),
+			"("+Until(fmt.Sprintf(`m=$(oc get mc %s -o jsonpath=%s) && [ "$m" ] && `+
+				`[ "$(oc get mc %s -o jsonpath=%[2]s)" = "$m" ]`, configName(of), marker, rendered))+")",
 			fmt.Sprintf("oc wait mcp/%s --timeout=1h --for=jsonpath='{.status.configuration.name}'=%s", pool, rendered))
 	}
 	all = append(all, apply)
@@ -77,6 +77,12 @@ func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 			NeedsStore: true})
 	}
 	return all
+}
+
+// Until are commands of a shell that wait for a test of a shell to succeed, and exit with 1 after an hour.
+func Until(test string) string {
+	return "tries=0\nuntil " + test +
+		"; do\n  [ $((tries += 1)) -le 720 ] || { echo 'waited an hour' >&2; exit 1; }\n  sleep 5\ndone"
 }
 
 // SetsTitle is the title of the stage of ApplySets.

@@ -83,7 +83,7 @@ func TestApplyIsForAShell(t *testing.T) {
 	}
 	// An API that does not answer is not taken for one that has rendered it.
 	for _, command := range all {
-		if strings.HasPrefix(command, "until") {
+		if strings.HasPrefix(command, "(tries=0\nuntil") {
 			out, err := exec.Command("sh", "-c", "oc() { return 1; }; sleep() { exit 5; }; "+command).CombinedOutput()
 			var code *exec.ExitError
 			if !errors.As(err, &code) || code.ExitCode() != 5 {

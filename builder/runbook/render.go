@@ -2,6 +2,7 @@ package runbook
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
@@ -20,7 +21,7 @@ func Markdown(b Built) []byte {
 	if b.Delta {
 		kind = "a delta of"
 	}
-	fmt.Fprintf(&t, "# Runbook of %s %s\n%d images, %s to bring to each node. Run the commands in this folder. "+
+	fmt.Fprintf(&t, "# Runbook of %s %s\n%d images in a store of %s. Run the commands in this folder. "+
 		"`runbook.sh` does the steps marked with ►, in this order: run it again if it fails or is killed.\n",
 		kind, b.Title(), b.Images, bytesize.Format(b.Size))
 	if b.OpenShift != nil && !b.Delta {
@@ -54,7 +55,11 @@ func Shell(b Built) []byte {
 	var t strings.Builder
 	fmt.Fprintf(&t, "#!/bin/sh\n# The steps of %s that a machine can do. It may be killed, and run again.\n"+
 		"# shellcheck disable=SC2029 # the arguments are for the nodes\nset -eu\ncd -- \"$(dirname -- \"$0\")\"\n", File)
-	for n, s := range Steps(b) {
+	steps := Steps(b)
+	if !slices.ContainsFunc(steps, func(s Step) bool { return s.Script }) {
+		fmt.Fprintf(&t, "\necho 'no step of %s is for a script'\n", File)
+	}
+	for n, s := range steps {
 		if !s.Script {
 			continue
 		}

@@ -90,11 +90,13 @@ func Steps(b Built) []Step {
 	return steps
 }
 
-// status is the last step on a node.
-var status = Step{
-	Title: "Check the node", Script: true, Commands: []string{"pinbox-node status"},
-	Check:     "the exit code is 0: every image is on the node and pinned.",
-	IfItFails: "`pinbox-node status` and `journalctl -u 'pinbox-*'` say what is missing; run the step again then.",
+// check is the last step, on a node; script if the others of the script are for that node, too.
+func check(script bool) Step {
+	return Step{
+		Title: "Check, on each node, as root", Script: script, Commands: []string{"pinbox-node status"},
+		Check:     "the exit code is 0: every image is on the node and pinned.",
+		IfItFails: "`pinbox-node status` and `journalctl -u 'pinbox-*'` say what is missing; run the step again then.",
+	}
 }
 
 // attach are the steps of a delta on a node without the operator.
@@ -112,7 +114,7 @@ func attach(b Built) []Step {
 	return []Step{{
 		Title:    "Bring the folder to the node: as files, or as a medium that `attach /dev/sr0` reads",
 		Commands: []string{"pinbox medium . -o ../delta.iso"}, Bytes: b.Size,
-	}, s, status}
+	}, s, check(true)}
 }
 
 // node are the steps of an appliance whose nodes have no operator, or are made by its ISO.
@@ -132,13 +134,13 @@ func node(b Built) (steps []Step) {
 			"cp manifests/sets/*.yaml manifests/nodes/*.yaml CLUSTER/openshift/")
 	}
 	if b.ISO {
-		hand("Write the ISO to a stick", b.Size, "dd if=appliance.iso of=/dev/sdX bs=4M conv=fsync")
+		hand("Write the ISO to a stick", 0, "dd if=appliance.iso of=/dev/sdX bs=4M conv=fsync")
 		boot := "Boot the node from it"
 		if b.Installs != "" {
 			boot += ": it overwrites " + b.Installs + " without a question"
 		}
 		hand(boot, 0)
-		return append(steps, status)
+		return append(steps, check(false))
 	}
 	hand("Give the node `config.ign` as its Ignition config, and boot it; a machine without Ignition needs only "+
 		"`pinbox-node` (kubeadm, MicroShift)", 0)
@@ -149,7 +151,7 @@ func node(b Built) (steps []Step) {
 			IfItFails: "run it again. A node with `config.ign` mounts the store when it is there, or at the next boot.",
 		})
 	}
-	return append(steps, status)
+	return append(steps, check(true))
 }
 
 // choose brings the store to its place where Ignition has configured the node, and attaches it elsewhere.
@@ -166,18 +168,20 @@ func has(b Built, place, sudo string) string {
 	return fmt.Sprintf("%shead -c %d %s 2>/dev/null | sha256sum | grep -q %s", sudo, b.Size, place, b.Sum)
 }
 
-// write writes the store from standard input to its place. A connection that ends early is no end of the store.
+// write writes the store from standard input to its place. A connection that ends early is no end of the store. The
+// store of another release, which may be read from there now, is not overwritten.
 func write(b Built, place, sudo string) string {
-	if b.Node.PartitionLabel != "" {
-		return fmt.Sprintf("%sdd of=%s bs=4M conv=fsync,nocreat", sudo, place)
+	text := fmt.Sprintf("%sdd of=%s bs=4M conv=fsync,nocreat", sudo, place)
+	if b.Node.PartitionLabel == "" {
+		text = fmt.Sprintf(`mkdir -p %s && cat >%s.part && echo "%s  %[2]s.part" | sha256sum -c --quiet && `+
+			`mv %[2]s.part %[2]s`, path.Dir(place), place, b.Sum)
+		if sudo != "" {
+			text = sudo + `sh -c "` + strings.ReplaceAll(text, `"`, `\"`) + `"`
+		}
 	}
-	text := fmt.Sprintf(`mkdir -p %s && cat >%s.part && echo "%s  %[2]s.part" | sha256sum -c --quiet && `+
-		`mv %[2]s.part %[2]s`,
-		path.Dir(place), place, b.Sum)
-	if sudo != "" {
-		return sudo + `sh -c "` + strings.ReplaceAll(text, `"`, `\"`) + `"`
-	}
-	return text
+	return fmt.Sprintf(`if %smountpoint -q %s; then
+      echo "$(hostname) has the store of another release: it gets the next one by pinbox delta" >&2; false
+    else %s; fi`, sudo, crio.Slots()[0], text)
 }
 
 // nodes sets the variable of that name to the nodes of the pools.
@@ -188,14 +192,16 @@ func nodes(o spec.OpenShift) Step {
 			` -o jsonpath='{range .items[*]}{.metadata.name}{"\n"}{end}'`)
 	}
 	return Step{
-		Title: "Find the nodes (or name them: `export NODES=\"node1 node2\"`)", Script: true,
-		Commands:  []string{"nodes=${NODES:-$(\n" + strings.Join(gets, " &&\n") + "\n)}", `[ "$nodes" ]`},
-		IfItFails: "`oc whoami` says whether you are logged in.",
+		Title: "Find the nodes of the pools (if ssh has other names for them, name all: `export NODES=\"node1 node2\"`)",
+		Commands: []string{"oc get mcp " + strings.Join(o.PoolNames(), " ") + " >/dev/null",
+			"nodes=${NODES:-$(\n" + strings.Join(gets, " &&\n") + "\n)}", `[ "$nodes" ]`},
+		Script:    true,
+		IfItFails: "`oc whoami` says whether you are logged in, `oc get mcp` which pools `spec.openshift.pools` may name.",
 	}
 }
 
-// each runs a command of a shell for each node; an error ends the loop, and with it the script.
-func each(command string) string { return "for node in $nodes; do\n  " + command + " || exit\ndone" }
+// each runs a command of a shell for each node; an error ends the loop, and with it the script, but no shell of a user.
+func each(command string) string { return "(for node in $nodes; do\n  " + command + " || exit\ndone)" }
 
 // on is a command on a node.
 func on(command string) string { return `ssh "core@$node" '` + command + "'" }
@@ -205,17 +211,22 @@ func cluster(b Built) (steps []Step) {
 	steps = append(steps, nodes(*b.OpenShift))
 	if place := b.Node.device(); place != "" && b.Sum != "" {
 		look := on(has(b, place, "sudo "))
-		steps = append(steps, Step{
+		copied := Step{
 			Title: "Copy the store to each node that lacks it", Script: true, Bytes: b.Size,
-			Commands: []string{each(look + " ||\n    { " + on(write(b, place, "sudo ")) + " <" + b.Store +
+			Commands: []string{each(look + " || {\n    " + on(write(b, place, "sudo ")) + " <" + b.Store +
 				" &&\n    " + look + "; }")},
 			IfItFails: "run it again: nodes that have the store are passed over.",
-		})
+		}
+		if b.Node.PartitionLabel != "" {
+			copied.IfItFails += " A node without the partition gets it by `pinbox-node install-store`; " +
+				"with `node.store.path` in the appliance file it needs none."
+		}
+		steps = append(steps, copied)
 	}
 	mounted := Step{
 		Title: "Wait until each node has mounted the store: the operator would pull before", Script: true,
-		Commands: []string{each("until " + on("sudo test -s "+path.Join(crio.Slots()[0], "overlay-images/images.json")) +
-			"; do sleep 5; done")},
+		Commands: []string{each(openshift.Until(
+			on("sudo test -s " + path.Join(crio.Slots()[0], "overlay-images/images.json"))))},
 		IfItFails: "on the node: `journalctl -u pinbox-store`.",
 	}
 	for _, s := range openshift.Stages(*b.OpenShift, manifests, b.Sets) {
@@ -226,9 +237,7 @@ func cluster(b Built) (steps []Step) {
 		steps = append(steps, Step{Title: s.Title, Commands: s.Commands, Script: true,
 			IfItFails: "run it again; `oc get mcp,co/machine-config` says what the operator waits for."})
 	}
-	last := status
-	last.Script = false
-	return append(steps, last)
+	return append(steps, check(false))
 }
 
 // update are the steps of a delta for a cluster: the store once to the site, all else by the script.
@@ -259,5 +268,5 @@ func update(b Built) []Step {
 			Check: "`oc get clusterversion` shows the progress.", IfItFails: "`oc adm upgrade` says why the cluster refuses.",
 		})
 	}
-	return steps
+	return append(steps, check(false))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 )
 
 // The commands of runbooks do on a node what they say: ssh leads to it, and who logs in is not root without sudo. A bug
@@ -30,6 +31,10 @@ func TestRunbookOfACluster(t *testing.T) {
 			n := machineConfig(t, o, cluster)
 			next := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Mixed))
 			next.From, next.Thin, next.Appliance.Spec.OpenShift = []string{o.Out}, thin, &cluster
+			later := appliance.Options(t, sample.Set("worker", pins.Pause, pins.Mixed))
+			later.Appliance.Spec.OpenShift = &cluster
+			later.Appliance.Spec.Node.Store.Path = filepath.Join(o.Out, layout.StoreFile) // as machineConfig has it
+			appliance.Build(t, later)
 			r, err := builder.Delta(t.Context(), next)
 			if err != nil {
 				t.Fatal(err)
@@ -45,6 +50,8 @@ func TestRunbookOfACluster(t *testing.T) {
 				t.Errorf("got the calls %q, want the set applied", calls)
 			}
 			mco.pins(pins.Pause, pins.Docker)
+			healthy(t, n)
+			a.refuses(later.Out, "has the store of another release: it gets the next one by pinbox delta")
 			healthy(t, n)
 			for run, attaches := range []bool{true, false} {
 				calls := strings.Join(a.run(next.Out, filepath.Join(next.Out, r.Store)), "\n")
@@ -96,6 +103,17 @@ func administrator(t *testing.T, n *crio.Node) admin {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// refuses runs the script of a folder that must not go on: a bug was that it wrote another appliance's store over the
+// one that the node has mounted.
+func (a admin) refuses(dir, want string) {
+	a.t.Helper()
+	cmd := exec.Command("sh", filepath.Join(dir, runbook.Script))
+	cmd.Env = a.env
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+		a.t.Errorf("%s: got %v, want %q in\n%s", cmd, err, want, out)
+	}
 }
 
 // run runs the script of a folder, and returns what it has called.
