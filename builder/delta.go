@@ -35,12 +35,18 @@ func Delta(ctx context.Context, o Options) (Result, error) {
 	return Build(ctx, o)
 }
 
-// readBases reads the bases of a delta. It warns if nodes that have one of them take the delta only with --force.
+// readBases reads the bases of a delta. It warns if nodes that have one of them take the delta only with --force, and
+// of incomplete stores.
 func readBases(o Options) (bases []base.Base, warnings []string, err error) {
 	if o.Bases != nil {
 		return o.Bases, nil, nil
 	}
-	bases, err = base.Read(o.From, o.Appliance.Spec.Platform)
+	if bases, err = base.Read(o.From, o.Appliance.Spec.Platform); err != nil {
+		return nil, nil, err
+	}
+	if warnings, err = base.Short(o.From); err != nil {
+		return nil, nil, err
+	}
 	next := o.Appliance.Metadata.ID()
 	for _, b := range bases {
 		before := b.Locked.ReleaseID
@@ -52,7 +58,7 @@ func readBases(o Options) (bases []base.Base, warnings []string, err error) {
 			warnings = append(warnings, fmt.Sprintf("nodes attach the delta only with --force: %v", refused))
 		}
 	}
-	return bases, warnings, err
+	return bases, warnings, nil
 }
 
 // newLayers returns the images with only those layers that are not in all bases.

@@ -281,6 +281,21 @@ func TestRefusedBases(t *testing.T) {
 	}
 }
 
+// A delta without contents of its bases reads nothing of their stores, and warns of one that is cut short.
+func TestDeltaOverAnIncompleteStore(t *testing.T) {
+	t.Parallel()
+	_, _, pins := series(t, 2)
+	base := full(t, pins[0]...)
+	if err := os.Truncate(filepath.Join(base, layout.StoreFile), 5000); err != nil {
+		t.Fatal(err)
+	}
+	_, r := delta(t, []string{base}, pins[1]...)
+	want := "store.squashfs is incomplete, with 5000 bytes of "
+	if !slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, want) }) {
+		t.Errorf("got the warnings %q, want %q", r.Warnings, want)
+	}
+}
+
 // A medium can be a base as the folder that it was made of.
 func TestDeltaOverAMedium(t *testing.T) {
 	t.Parallel()

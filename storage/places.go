@@ -312,17 +312,17 @@ func (s *sources) open(ctx context.Context, p *place, name string, first digest.
 		return nil, err
 	}
 	host := s.patience.Host(p.host)
-	repeated := host.Repeated()
-	sys.DockerProxy = func(u *url.URL) (*url.URL, error) {
-		repeated.See(u)
-		return realms.Proxy(u)
-	}
 	most := download.Attempts
 	if p.last {
 		most = 0
 	}
 	for n := 1; ; n++ {
 		began := time.Now()
+		repeated := host.Repeated() // a request that we repeat is none that the library does
+		sys.DockerProxy = func(u *url.URL) (*url.URL, error) {
+			repeated.See(u)
+			return realms.Proxy(u)
+		}
 		src, err := openOnce(ctx, ref, &sys, host)
 		if err == nil {
 			repeated.End()

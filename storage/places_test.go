@@ -1,9 +1,11 @@
 package storage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -196,5 +198,42 @@ func TestErrorsOfMirrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A server that does not answer is none that admits no more requests. A bug was that a request which was made again
+// was taken for one that the library had repeated after the status 429.
+func TestServerThatDoesNotAnswer(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var said []string
+	client, err := NewClient(Access{InsecurePolicy: true, Retrying: func(line string) {
+		if said = append(said, line); len(said) == 2 {
+			cancel()
+		}
+	}}, "linux/amd64")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	refs := []pinset.Reference{{Repository: host + "/a/one", Tag: "1"}}
+	if _, err := client.ResolveReferences(ctx, refs, nil); err == nil {
+		t.Error("got no error")
+	}
+	for _, line := range said {
+		if !strings.Contains(line, "connection refused; asking again in ") {
+			t.Errorf("got the line %q, want that the connection is refused", line)
+		}
+	}
+	if len(said) != 2 {
+		t.Errorf("got the lines %q, want two", said)
 	}
 }

@@ -47,6 +47,25 @@ func Read(names []string, platform pinset.Platform) (bases []Base, err error) {
 	return bases, nil
 }
 
+// Short says of which of the bases the files of the stores are too short. A delta needs only their sums, but whoever
+// has an incomplete copy has it elsewhere, too.
+func Short(names []string) (warnings []string, err error) {
+	for _, name := range names {
+		r, err := release.Open(name, nil)
+		if err != nil {
+			return nil, err
+		}
+		short, err := r.Short()
+		if err := errors.Join(err, r.Close()); err != nil {
+			return nil, err
+		}
+		if short != "" {
+			warnings = append(warnings, short)
+		}
+	}
+	return warnings, nil
+}
+
 // Of returns the base that a release for the platform is.
 func Of(r *release.Release, platform pinset.Platform) (b Base, err error) {
 	if r.Names.Sums != "" {

@@ -47,6 +47,16 @@ func Read(ctx context.Context, r *release.Release, o Options) (report Report, er
 		return report, err
 	}
 	report.ISO = info
+	short, err := r.Short()
+	switch {
+	case err != nil:
+		return report, err
+	case short != "":
+		report.Warnings = append(report.Warnings, short)
+	case lacksStore(r, report):
+		report.Warnings = append(report.Warnings,
+			fmt.Sprintf("%s: %s is missing: only its lock is shown", r.Name, r.Names.Store))
+	}
 	if o.Against != nil {
 		oldLock, err := o.Against.Lock()
 		if err != nil {
@@ -71,6 +81,12 @@ func Read(ctx context.Context, r *release.Release, o Options) (report Report, er
 	}
 	report.Thin, err = artifact.ReadRecipes(r)
 	return report, err
+}
+
+// lacksStore reports whether the file of the store that the sums name is not in a folder.
+func lacksStore(r *release.Release, report Report) bool {
+	return r.Form == release.Folder && slices.Contains(layout.AttachableStores(), r.Names.Store) && !r.InParts() &&
+		report.Size == 0
 }
 
 // HasLock reports whether an ISO is one that pinbox made.
@@ -107,6 +123,8 @@ type Report struct {
 	Inventory Inventory `json:"inventory"`
 	// ISO describes an ISO, which may have no store; nil for anything else.
 	ISO *iso.Info `json:"iso,omitempty"`
+	// Warnings are about a store that is missing or incomplete.
+	Warnings []string `json:"warnings,omitempty"`
 	// Thin describes a thin delta, which has no layers; nil for anything else.
 	Thin *artifact.Recipes `json:"thin,omitempty"`
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"github.com/pinbox/pinbox/builder/inspect"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/sample"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/root"
 )
@@ -138,6 +140,35 @@ func TestLayersElsewhere(t *testing.T) {
 	var page bytes.Buffer
 	if err := report.HTML(&page, "test"); err != nil || strings.Contains(page.String(), "<script") {
 		t.Errorf("got %v and a page with a script, want none, as there is no treemap", err)
+	}
+}
+
+// A store without the end of its hash tree can be read, and one that is missing has a lock beside it: the report says
+// so.
+func TestIncompleteStore(t *testing.T) {
+	r, _ := appliance.Registry(t)
+	dir := build(t, push(t, r, "a/b", []sample.Entry{sample.File("a", noise(1, 100_000))}))
+	store := filepath.Join(dir, layout.StoreFile)
+	if report := readPath(t, dir); len(report.Warnings) > 0 {
+		t.Errorf("got the warnings %q of a whole store", report.Warnings)
+	}
+	fi, err := os.Stat(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		change func() error
+		want   string
+	}{
+		{func() error { return os.Truncate(store, fi.Size()-100) }, "store.squashfs is incomplete, with "},
+		{func() error { return os.Remove(store) }, "store.squashfs is missing: "},
+	} {
+		if err := test.change(); err != nil {
+			t.Fatal(err)
+		}
+		if report := readPath(t, dir); len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0], test.want) {
+			t.Errorf("got the warnings %q, want %q", report.Warnings, test.want)
+		}
 	}
 }
 

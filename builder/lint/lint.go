@@ -120,7 +120,8 @@ func (l *linter) possible(p source.Possible) {
 	if !l.store.has(p.Reference) {
 		l.add(p.Image, "possible-image",
 			"if a node pulls it, add it to the appliance with --image, and name the lock with --lock",
-			"%s in %s of %s may be an image, which --possible-images decides", p.Reference, p.Path, p.Object)
+			"%s in %s of %s may be an image, which --possible-images of `pinbox build` decides",
+			p.Reference, p.Path, p.Object)
 	}
 }
 

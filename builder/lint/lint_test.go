@@ -153,6 +153,11 @@ func TestOtherKinds(t *testing.T) {
 			!slices.ContainsFunc(last, func(f lint.Finding) bool { return strings.Contains(f.Fix, c.fix) }) {
 			t.Errorf("%s: got %v, want the fix %q", object, last, c.fix)
 		}
+		for _, f := range append(without, with...) {
+			if f.Rule == "possible-image" && !strings.Contains(f.Message, "--possible-images of `pinbox build`") {
+				t.Errorf("%s: got %q, and `pinbox lint` has no such flag", object, f.Message)
+			}
+		}
 	}
 }
 

@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/fault"
 )
+
+// ErrMedium says that an ISO has no runbook.
+var ErrMedium = fault.New(fault.Input, "an ISO has no runbook", "name the folder of the build")
 
 // Names of the files in the folder of a build.
 const (

@@ -14,9 +14,9 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// ErrNoSuchImage is returned if a store has no image of a requested name.
+// ErrNoSuchImage is returned if a store, a layout or an archive has no image of a requested name.
 var ErrNoSuchImage = fault.New(fault.Input, "has no image",
-	"give its name as it is there, with the registry")
+	"name it as it is there: by its whole name, or in a layout or an archive by its tag or digest")
 
 // ContainersStorage are images of a store of containers/storage on this machine.
 type ContainersStorage struct {
@@ -77,10 +77,10 @@ func defaultStore() string {
 
 // namesOf lists some names, for users who misspelt one.
 func namesOf(found []storage.LocalImage) string {
-	const some = 10
+	const some = 5
 	var names []string
 	for _, f := range found {
-		names = append(names, f.Name)
+		names = append(names, cmp.Or(f.Name, f.Digest.String()))
 	}
 	slices.Sort(names)
 	if len(names) > some {

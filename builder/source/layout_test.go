@@ -139,7 +139,20 @@ func TestLayoutsWithOtherThanImages(t *testing.T) {
 		},
 		"a tag that is not there": {
 			fill: func(l *layoutDir) { l.manifest(imageConfig, "", named("1.0")) },
-			one:  ":3.0", name: "quay.io/site/app:3", err: "no image with the digest or tag 3.0",
+			one:  ":3.0", name: "quay.io/site/app:3", err: ": has no image with the digest or tag 3.0; it has 1.0",
+		},
+		"a tag that is not there, and no names": {
+			fill: func(l *layoutDir) { l.manifest(imageConfig, "", nil) },
+			one:  ":3.0", err: "with the digest or tag 3.0; it has sha256:",
+		},
+		"a digest that is asked for": {
+			fill: func(l *layoutDir) { l.manifest(imageConfig, "", named("1.0")) },
+			name: "quay.io/site/app:1@sha256:" + hex64,
+			err:  "another digest: quay.io/site/app:1@sha256:" + hex64 + " is asked for, and it has sha256:",
+		},
+		"a name in upper case": {
+			fill: func(l *layoutDir) { l.manifest(imageConfig, "", named("1.0")) },
+			name: "Quay.io/Site/App", err: `/001: image "Quay.io/Site/App": `,
 		},
 		"an image without a name": {
 			fill: func(l *layoutDir) { l.manifest(imageConfig, "", nil) }, err: "image has no full name",

@@ -19,6 +19,10 @@ var ErrNoFullName = fault.New(fault.Input, "image has no full name",
 	"give its full name: PATH=registry/path:tag on the command line, or name: registry/path:tag next to path in "+
 		"the appliance file")
 
+// ErrOtherDigest is returned for a local image that is asked for by a digest which it does not have.
+var ErrOtherDigest = fault.New(fault.Input, "the image has another digest",
+	"name it by its tag, or by the digest that it has: some copies change digests, and pods must use that of the copy")
+
 // OCI are folders of the OCI image layout.
 type OCI []Location
 
@@ -135,11 +139,12 @@ func (m *Content) addLocal(at Location, one string, found []storage.LocalImage) 
 		return fmt.Errorf("%s: %w", at.Path, ErrEmptyList)
 	}
 	if one != "" {
+		all := namesOf(found)
 		found = slices.DeleteFunc(found, func(f storage.LocalImage) bool {
 			return f.Digest.String() != one && f.Name != one && !strings.HasSuffix(f.Name, ":"+one)
 		})
 		if len(found) == 0 {
-			return fmt.Errorf("%s: %w: it has no image with the digest or tag %s", at.Path, ErrNoFullName, one)
+			return fmt.Errorf("%s: %w with the digest or tag %s; it has %s", at.Path, ErrNoSuchImage, one, all)
 		}
 	}
 	var others []storage.LocalImage
@@ -177,10 +182,15 @@ func (m *Content) addLocal(at Location, one string, found []storage.LocalImage) 
 			return fmt.Errorf("%s: %w", at.Path, ErrNoFullName)
 		}
 		name, err := pinset.ParseReference(given)
-		if err != nil {
+		switch {
+		case err != nil && at.Name != "": // whose own hint is better
+			return fmt.Errorf("%s: %w", at.Path, err)
+		case err != nil:
 			return fmt.Errorf("%s: %w", at.Path, fault.Wrap(ErrNoFullName, err))
-		}
-		if name.Digest != "" && name.Digest != f.Digest {
+		case name.Digest == "" || name.Digest == f.Digest:
+		case at.Name != "":
+			return fmt.Errorf("%s: %w: %s is asked for, and it has %s", at.Path, ErrOtherDigest, given, f.Digest)
+		default: // a copy that has kept the name
 			m.Warnings = append(m.Warnings, fmt.Sprintf("%s: the image that is named %s is %s, and who asks for the name "+
 				"does not get it", at.Path, given, f.Digest))
 		}

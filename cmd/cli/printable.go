@@ -28,6 +28,8 @@ type printable struct {
 	errors bool
 	// unread is called when the reader of the output has ended.
 	unread func()
+	// failed is called with the error of a result that was not written, if it is not nil: cobra ignores those of a help.
+	failed func(error)
 }
 
 // Write implements io.Writer. A character must not be split between two calls.
@@ -46,6 +48,9 @@ func (p printable) Write(b []byte) (int, error) {
 			code = fault.Space
 		}
 		err = fault.With(fmt.Errorf("write the output: %w", err), code, "look at the disk or the file that stdout goes to")
+		if p.failed != nil {
+			p.failed(err)
+		}
 	}
 	return len(b), err
 }

@@ -45,11 +45,18 @@ func (p Program) Run(ctx context.Context, args []string, stdout, stderr io.Write
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var unread atomic.Bool
-	stdout = printable{Writer: stdout, unread: func() { unread.Store(true); cancel() }}
+	var unwritten atomic.Pointer[error]
+	stdout = printable{
+		Writer: stdout, unread: func() { unread.Store(true); cancel() },
+		failed: func(err error) { unwritten.CompareAndSwap(nil, &err) },
+	}
 	stderr = printable{Writer: stderr, errors: true, unread: cancel}
 	p.Root.SetOut(stdout)
 	p.Root.SetErr(stderr)
 	command, err := p.Root.ExecuteContextC(ctx)
+	if lost := unwritten.Load(); lost != nil && (err == nil || !began) { // of a help, or of the version
+		return p.report(stderr, command, *lost)
+	}
 	if err == nil {
 		return fault.OK
 	}

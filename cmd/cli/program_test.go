@@ -142,16 +142,18 @@ func TestOutputOnAFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	root := &cobra.Command{Use: "tool"}
-	root.AddCommand(&cobra.Command{Use: "show", RunE: func(c *cobra.Command, _ []string) error {
-		_, err := fmt.Fprintln(c.OutOrStdout(), "a line")
-		return err
-	}})
-	var errOut bytes.Buffer
-	p := Program{Root: root, System: []SystemError{{syscall.ENOSPC, fault.Space, "empty the cache"}}}
-	if got := p.Run(t.Context(), []string{"show"}, full, &errOut); got != fault.Space ||
-		!strings.Contains(errOut.String(), "write the output: ") || strings.Contains(errOut.String(), "cache") {
-		t.Errorf("got exit code %d and %q, want %d and a hint about the output", got, &errOut, fault.Space)
+	for _, args := range [][]string{{"show"}, {"--help"}, {"help", "show"}, {"show", "--help"}, {"--version"}} {
+		root := &cobra.Command{Use: "tool", Version: "1"}
+		root.AddCommand(&cobra.Command{Use: "show", RunE: func(c *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(c.OutOrStdout(), "a line")
+			return err
+		}})
+		var errOut bytes.Buffer
+		p := Program{Root: root, System: []SystemError{{syscall.ENOSPC, fault.Space, "empty the cache"}}}
+		got, text := p.Run(t.Context(), args, full, &errOut), errOut.String()
+		if got != fault.Space || strings.Count(text, "write the output: ") != 1 || strings.Contains(text, "cache") {
+			t.Errorf("%q: got exit code %d and %q, want %d and a hint about the output", args, got, text, fault.Space)
+		}
 	}
 }
 

@@ -39,6 +39,9 @@ func inspectCommand() *cobra.Command {
 			if r.ISO != nil && !inspect.HasLock(*r.ISO) && (page.Wanted() || old != "") {
 				return cli.Usagef("--html and --against are about a store, and %s has none", args[0])
 			}
+			if output.Text() {
+				printWarnings(cmd, r.Warnings)
+			}
 			if page.Wanted() {
 				return page.Write(func(w io.Writer) error { return r.HTML(w, version) })
 			}

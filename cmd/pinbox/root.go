@@ -39,20 +39,20 @@ Exit codes:
 var systemErrors = []cli.SystemError{
 	{
 		syscall.ENOSPC, fault.Space,
-		"free space there, or choose another folder with -o or --cache-dir; `pinbox cache prune --all` empties the cache",
+		"free space there, or write to another disk; `pinbox cache prune --all` empties the cache",
 	},
 	{
 		syscall.EMFILE, fault.Other,
 		"raise `ulimit -n`: a build opens a file for each layer whose pack has more than 64 KiB",
 	},
 	{syscall.EIO, fault.Other, "use another disk; the log of the kernel says what is wrong with this one"},
-	{syscall.EDQUOT, fault.Space, "free space there, or choose another folder with -o"},
+	{syscall.EDQUOT, fault.Space, "free space there, or write to another disk"},
 	{
 		syscall.EFBIG, fault.Space,
 		"the file system, or `ulimit -f`, takes no file of this size (FAT: 4 GiB): choose another folder with -o, and " +
 			"copy the result with `pinbox medium --split 4G`",
 	},
-	{syscall.EROFS, fault.Usage, "choose another folder with -o"},
+	{syscall.EROFS, fault.Usage, "write to another folder"},
 	{fs.ErrNotExist, fault.Input, "check the path"},
 	{syscall.EISDIR, fault.Input, "name a file, not a folder"},
 	{fs.ErrPermission, fault.Input, "check the owner and the permissions"},

@@ -48,6 +48,9 @@ func readRunbook(dir, name string) (text []byte, err error) {
 		return nil, err
 	}
 	defer r.Close()
+	if r.Form == release.Medium {
+		return nil, fmt.Errorf("%s: %w", dir, runbook.ErrMedium)
+	}
 	sums, err := r.Sums()
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 
 // ErrNotFile reports that a path names a device or a directory, which a rename would replace.
 var ErrNotFile = fault.New(fault.Usage, "is not a regular file",
-	"name a regular file with -o; `dd` copies an ISO to a disk")
+	"name a regular file; `dd` copies an ISO to a disk")
 
 // ErrBusy reports that another process is writing the file.
 var ErrBusy = fault.New(fault.Usage, "is being written by another process",

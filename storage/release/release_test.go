@@ -287,6 +287,38 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// What a store lacks is known without reading it: of its contents, and of the hash tree behind them.
+func TestShort(t *testing.T) {
+	s := newSamples(t)
+	tree := s.folder.folder(t)
+	fixtures.AddTree(t, filepath.Join(tree, layout.StoreFile))
+	whole, err := os.ReadFile(filepath.Join(tree, layout.StoreFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	treed := func(size int) string {
+		return files{
+			layout.StoreFile: string(whole[:size]), layout.RootHashFile(layout.StoreFile): "x\n", layout.LockFile: lockText,
+		}.sum(layout.SumsFile).folder(t)
+	}
+	for _, test := range []struct{ title, name, want string }{
+		{"whole", s.folder.folder(t), ""},
+		{"a medium", s.medium.medium(t), ""},
+		{"no contents", s.folder.with(layout.StoreFile, s.folder[layout.StoreFile][:100]).folder(t), "with 100 bytes of "},
+		{"nothing", s.folder.with(layout.StoreFile, "").folder(t), "store.squashfs is empty: "},
+		{"with a tree", treed(len(whole)), ""},
+		{"half a tree", treed(len(whole) - 1), fmt.Sprintf("with %d bytes of %d: ", len(whole)-1, len(whole))},
+		{"text", s.folder.with(layout.StoreFile, "hello").folder(t), ""},
+		{"parts", s.parts.folder(t), ""},
+		{"lock", filepath.Join(s.folder.folder(t), layout.LockFile), ""},
+	} {
+		got, err := opened(t, test.name, nil).Short()
+		if err != nil || !strings.Contains(got, test.want) || (got == "") != (test.want == "") {
+			t.Errorf("%s: got %q, %v; want %q", test.title, got, err, test.want)
+		}
+	}
+}
+
 // With keys, a release is opened only if its sums are signed, and what is read is compared with them.
 func TestSigned(t *testing.T) {
 	s := newSamples(t)

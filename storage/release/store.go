@@ -16,6 +16,7 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/squashfs"
+	"github.com/pinbox/pinbox/storage/verity"
 )
 
 // Store is the squashfs image of a store: a file, a device, or a part of one.
@@ -144,6 +145,27 @@ func (r *Release) Files() (fs.FS, error) {
 	}
 	r.opened = append(r.opened, root)
 	return root.FS(), nil
+}
+
+// Short says what the file of the store lacks, by its superblock and, where the sums have its root hash, with the hash
+// tree; "" for nothing, or if nothing is known. It reads no contents.
+func (r *Release) Short() (string, error) {
+	s, err := r.Store()
+	if err != nil || s == nil || r.Form == Mounted { // a device may end before the tree
+		return "", err
+	}
+	want := squashfs.Used(s.Bytes())
+	if want > 0 && r.sums[r.Names.RootHash] != "" {
+		want = verity.Size(want)
+	}
+	short := fmt.Sprintf("is incomplete, with %d bytes of %d", s.Size, want)
+	switch {
+	case s.Size == 0:
+		short = "is empty"
+	case s.Size >= want:
+		return "", nil
+	}
+	return fmt.Sprintf("%s: %s %s: copy it again, and check it with `pinbox verify`", r.Name, r.Names.Store, short), nil
 }
 
 // Delta returns the description of a delta in its store; zero for anything else.

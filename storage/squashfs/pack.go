@@ -45,7 +45,8 @@ const PackVersion = "5"
 
 // ErrDamaged reports that a pack or an image does not have the bytes that were written.
 var ErrDamaged = fault.New(fault.Damaged, "pack or image is damaged",
-	"the disk does not return what was written to it: check the disk")
+	"if it was copied, copy it again, and check it with `pinbox verify`; else the disk does not return what was written "+
+		"to it: check the disk")
 
 // A pack is a head, the blocks, the index, compressed by zstd, and a foot with the index's offset,
 // length and SHA-256.

@@ -83,6 +83,15 @@ func OpenImage(file io.ReaderAt, size int64) (*Reader, error) {
 	return r, nil
 }
 
+// Used returns how many bytes an image has, by its superblock; 0 for what is not an image.
+func Used(file io.ReaderAt) int64 {
+	t := tables{file: file}
+	if t.decodeAt(&t.sb, 0) != nil || t.sb.Magic != Magic || t.sb.BytesUsed > math.MaxInt64/2 {
+		return 0
+	}
+	return int64(t.sb.BytesUsed)
+}
+
 // check makes the checks of the kernel's fs/squashfs/super.c.
 func (sb *superblock) check(size int64) error {
 	switch {

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
@@ -218,6 +219,8 @@ func TestTruncatedImage(t *testing.T) {
 	for _, size := range []int{0, 10, 95, 96, 5000, len(intact) - 4096} {
 		if _, err := squashfs.OpenImage(bytes.NewReader(intact[:size]), int64(size)); !errors.Is(err, squashfs.ErrDamaged) {
 			t.Errorf("%d bytes of %d: got %v, want %v", size, len(intact), err, squashfs.ErrDamaged)
+		} else if hint := fault.Of(err).Hint; !strings.HasPrefix(hint, "if it was copied, copy it again") {
+			t.Errorf("%d bytes of %d: got the hint %q, want to copy it again", size, len(intact), hint)
 		}
 	}
 	if _, err := squashfs.OpenImage(bytes.NewReader(intact), int64(len(intact))); err != nil {
