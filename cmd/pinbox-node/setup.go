@@ -52,6 +52,11 @@ func setupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if store != "" && o.Root == "" {
+				if err := f.open().Probe(store); err != nil { // before anything is written
+					return err
+				}
+			}
 			if undo && !check && !yes {
 				plan, _ := f.setUp(cmd.Context(), s, true, true) // undoing has the same error
 				if err := confirmRemoval(cmd, plan.Detach); err != nil {
