@@ -63,8 +63,8 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 	return n.attach(ctx, m, a)
 }
 
-// Probe returns why Attach would refuse a store, as far as that is known before all of it is read: nothing of a store of
-// a server. It changes nothing, and needs neither CRI-O nor a node that was set up.
+// Probe returns why Attach would refuse a store, as far as that is known before all of it is read: nothing of a store
+// of a server. It changes nothing, and needs neither CRI-O nor a node that was set up.
 func (n *Node) Probe(source string) error {
 	m, err := n.manager()
 	if err != nil || fetch.Is(source) {

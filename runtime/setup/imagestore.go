@@ -45,8 +45,8 @@ func (h host) checkImageStore(name string) error {
 	return nil
 }
 
-// openImageStore opens the file of a store in the image: that of the path, or that in its folder; nil if the store is in
-// parts.
+// openImageStore opens the file of a store in the image: that of the path, or that in its folder; nil if the store is
+// in parts.
 func (h host) openImageStore(name string) (*os.File, error) {
 	for _, folder := range []string{name, path.Join(name, layout.MediumDir)} {
 		names, err := h.filesIn(folder)

@@ -121,6 +121,7 @@ func read(t *testing.T, root, name string) string {
 // with a program that the image has in its read-only /usr.
 func TestImages(t *testing.T) {
 	t.Parallel()
+	store := storeOf(t, 7, goruntime.GOARCH)
 	const context = `"selinuxContext": "` + provision.DefaultSELinuxContext + `"`
 	for name, test := range map[string]struct {
 		files   map[string]string
@@ -133,7 +134,7 @@ func TestImages(t *testing.T) {
 		"read-only /usr": {with(rpm, "usr/bin/pinbox-node", "program"), func(o *setup.Options) {
 			o.Program = "/usr/bin/pinbox-node"
 		}, true},
-		"with a store": {with(rpm, "usr/share/store/store.squashfs", storeOf(t, 7, goruntime.GOARCH)), func(o *setup.Options) {
+		"with a store": {with(rpm, "usr/share/store/store.squashfs", store), func(o *setup.Options) {
 			o.ImageStore, o.AutoAttach = "/usr/share/store", true
 		}, true},
 	} {
@@ -559,6 +560,8 @@ func TestVersionInAnImage(t *testing.T) {
 		"a package removed":      {fmt.Sprintf(removed, "1.30.4"), "", false, "", nil},
 		"a database of others":   {"Package: crio-tools\nVersion: 1.33.2\n", "", false, "", nil},
 		"a package that is cut":  {"Package: cri-o\nVers", "", false, "", nil},
+		"given with a v":         {"", "v1.34", true, "1.34", nil},
+		"given with a v, older":  {"", "v1.20", true, "", runtime.ErrUnsupported},
 		"given, not as packaged": {fmt.Sprintf(status, "1.30.4"), "1.34.1", false, "1.34.1", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -578,6 +581,33 @@ func TestVersionInAnImage(t *testing.T) {
 				t.Errorf("got %v, want that the program of the image was not run", err)
 			}
 		})
+	}
+}
+
+// A version that does not parse would pass as one that is new enough.
+func TestVersionThatIsNone(t *testing.T) {
+	for _, text := range []string{"abc", "1", "1,20", "1.", "latest", "1.x", "-1.34", " 1.34"} {
+		_, err := setup.New(setup.Options{Root: image(t, rpm), CRIOVersion: text})
+		if f := fault.Of(err); f == nil || f.Exit != fault.Usage || !strings.Contains(f.Hint, "1.34.1") {
+			t.Errorf("%q: got %v, want an error of usage with an example", text, err)
+		}
+	}
+	for _, text := range []string{"1.34", "v1.34.1", "1.35.0-dev", "1.33.5-2.rhaos4.20.gitd0ea985.el9"} {
+		if _, err := setup.New(setup.Options{Root: image(t, rpm), CRIOVersion: text}); err != nil {
+			t.Errorf("%q: got %v, want that it is taken", text, err)
+		}
+	}
+}
+
+// An image that is none is not taken for one without CRI-O.
+func TestRootThatIsNoFolder(t *testing.T) {
+	dir := image(t, map[string]string{"file": ""})
+	for _, name := range []string{"nope", "file"} {
+		root := filepath.Join(dir, name)
+		if _, err := setup.New(setup.Options{Root: root}); !errors.Is(err, setup.ErrRoot) ||
+			!strings.Contains(err.Error(), root) || fault.Of(err).Exit != fault.Input {
+			t.Errorf("got %v, want ErrRoot of %s", err, root)
+		}
 	}
 }
 
