@@ -53,7 +53,10 @@ func setupCommand() *cobra.Command {
 				return err
 			}
 			if store != "" && o.Root == "" {
-				if err := f.open().Probe(store); err != nil { // before anything is written
+				progress := cli.NewProgress(cmd, f.output)
+				err := f.open().Probe(cmd.Context(), store, progress.Note) // before anything is written
+				progress.Close()
+				if err != nil {
 					return err
 				}
 			}
