@@ -52,6 +52,14 @@ func setupCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if store != "" && o.Root == "" {
+				progress := cli.NewProgress(cmd, f.output)
+				err := f.open().Probe(cmd.Context(), store, progress.Note) // before anything is written
+				progress.Close()
+				if err != nil {
+					return err
+				}
+			}
 			if undo && !check && !yes {
 				plan, _ := f.setUp(cmd.Context(), s, true, true) // undoing has the same error
 				if err := confirmRemoval(cmd, plan.Detach); err != nil {

@@ -46,6 +46,13 @@ if [ ! -e /var/reboots ]; then
 	/pinbox-node setup $settings --check --output json | grep '"restart": true'
 	etc | diff /var/before -
 	[ $(invocation) = $started ]
+	for check in --check ""; do # a store that is not there is found first
+		code=0
+		/pinbox-node setup $settings $check --store /run/nope >/run/out 2>&1 || code=$?
+		[ $code = 3 ]
+		grep /run/nope /run/out
+		etc | diff /var/before -
+	done
 	killed /pinbox-node setup $settings
 	/pinbox-node setup $settings --store /appliance --wait 3m
 	started=$(invocation)

@@ -63,6 +63,25 @@ func (n *Node) Attach(ctx context.Context, a stores.AttachOptions) (stores.Attac
 	return n.attach(ctx, m, a)
 }
 
+// Probe returns why Attach would refuse a store, as far as that is known before all of it is read or fetched. It
+// changes nothing, and needs neither CRI-O nor a node that was set up. note is told why a server takes longer.
+func (n *Node) Probe(ctx context.Context, source string, note func(line string)) error {
+	m, err := n.manager()
+	if err != nil {
+		return err
+	}
+	if !fetch.Is(source) {
+		return m.Probe(source)
+	}
+	how, err := n.fetching(m)
+	if err != nil {
+		return err
+	}
+	how.Note = note
+	_, err = fetch.Find(ctx, []string{source}, how)
+	return err
+}
+
 // attaching is the node of an attach.
 type attaching struct {
 	node   *Node

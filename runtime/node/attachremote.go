@@ -37,18 +37,12 @@ func (n *Node) attachRemote(
 		return attached, err
 	}
 	defer in.Close()
-	keys, err := signature.ReadKeysDir(m.Keys)
+	how, err := n.fetching(m)
 	if err != nil {
-		return attached, fmt.Errorf("keys: %w", err)
+		return attached, err
 	}
-	least := runtime.DefaultLeastRate
-	if n.conf.LeastRate != nil {
-		least = *n.conf.LeastRate
-	}
-	how := fetch.Options{
-		Keys: keys, Digest: a.Digest, Stall: time.Duration(n.conf.Stall), Least: int64(least),
-		Done: func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }, Note: a.Progress.Note,
-	}
+	how.Digest, how.Note = a.Digest, a.Progress.Note
+	how.Done = func(done, all int64) { a.Progress.Done(stores.Fetching, stores.Store{}, done, all) }
 	found, err := fetch.Find(ctx, append([]string{a.Source}, a.Mirrors...), how)
 	if err != nil {
 		return attached, err
@@ -72,6 +66,19 @@ func (n *Node) attachRemote(
 		err = errors.Join(err, in.Clear())
 	}
 	return attached, err
+}
+
+// fetching is how this node asks a server for a store.
+func (n *Node) fetching(m stores.Manager) (fetch.Options, error) {
+	keys, err := signature.ReadKeysDir(m.Keys)
+	if err != nil {
+		return fetch.Options{}, fmt.Errorf("keys: %w", err)
+	}
+	least := runtime.DefaultLeastRate
+	if n.conf.LeastRate != nil {
+		least = *n.conf.LeastRate
+	}
+	return fetch.Options{Keys: keys, Stall: time.Duration(n.conf.Stall), Least: int64(least)}, nil
 }
 
 // fetchStore brings a store to the folder of incoming ones.

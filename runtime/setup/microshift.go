@@ -9,6 +9,7 @@ import (
 
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -18,6 +19,10 @@ const releaseLists = "/usr/share/microshift/release"
 // greenbootCheck is in the folder of checks that do not fail a boot: a check in required.d would make greenboot
 // return to the former image of the system, for an image that is missing.
 const greenbootCheck = "/etc/greenboot/check/wanted.d/50_pinbox.sh"
+
+// ErrReleaseList means that a list of MicroShift's images cannot be used: nothing would be pinned by it.
+var ErrReleaseList = fault.New(fault.Input, "not a list of MicroShift's images",
+	"install its package microshift-release-info again")
 
 // microShift is the set of MicroShift on a machine, none if it has none: the images of its release lists, and the
 // pause image, which CRI-O pulls and no list has to name.
@@ -35,7 +40,7 @@ func (h host) microShift(found crio.Effective) (sets []pinset.Set, notes []strin
 	for _, name := range names {
 		name = path.Join(releaseLists, name)
 		if err := h.addReleaseList(name, &set); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
+			return nil, nil, fault.Wrap(ErrReleaseList, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 	if len(set.Images) == 0 {
@@ -58,6 +63,9 @@ func (h host) addReleaseList(name string, set *pinset.Set) error {
 	}
 	var list struct {
 		Images map[string]string `json:"images"`
+	}
+	if len(content) == 0 {
+		return errors.New("it is empty")
 	}
 	if err := json.Unmarshal(content, &list); err != nil {
 		return err

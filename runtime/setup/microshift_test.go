@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/setup"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -69,6 +70,14 @@ func TestMicroShift(t *testing.T) {
 	write(t, root, lists+"release-x86_64.json", `{"images": {"dns": "quay.io/art/dns:latest"}}`)
 	if _, err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "/"+lists+"release-x86_64.json") {
 		t.Errorf("an image without a digest: got %v, want an error that names the list", err)
+	}
+
+	for _, text := range []string{"", "no JSON", `{"images": []}`} {
+		write(t, root, lists+"release-x86_64.json", text)
+		if _, err := s.Run(t.Context()); !errors.Is(err, setup.ErrReleaseList) || fault.Of(err).Exit != fault.Input ||
+			!strings.Contains(err.Error(), "/"+lists+"release-x86_64.json") {
+			t.Errorf("%q: got %v, want ErrReleaseList that names the list", text, err)
+		}
 	}
 
 	// A folder that is there and cannot be read is not one without lists.

@@ -17,7 +17,8 @@ import (
 
 // ErrForeign means that a file is there which setup has not written.
 var ErrForeign = fault.New(fault.Input, "is there, and setup has not written it",
-	"move it away, if it is not needed; a node that Ignition has made needs no setup")
+	"move it away, if it is not needed: --undo keeps files that were changed; a node that Ignition has made needs no "+
+		"setup")
 
 // Change is what happens to a file, a link or a directory of the machine.
 type Change struct {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +27,8 @@ import (
 var (
 	ErrOptions = fault.New(fault.Usage, "the options do not go together",
 		"`pinbox-node setup --help` shows the flags")
+	// ErrRoot means that there is no image at Root.
+	ErrRoot = fault.New(fault.Input, "--root is not a folder", "name the folder of the image, with its etc and usr")
 	// ErrNotRunning means that systemd does not run, which starts the units.
 	ErrNotRunning = fault.New(fault.Input, "systemd does not run here",
 		"with --root, setup writes into an image")
@@ -92,10 +95,7 @@ func New(o Options) (s Setup, err error) {
 	o.Program = cmp.Or(o.Program, provision.DefaultProgram)
 	s = Setup{Options: o, host: host{root: "/", live: o.Root == ""}}
 	if !s.host.live {
-		if s.host.root, err = filepath.EvalSymlinks(o.Root); err != nil {
-			return s, err
-		}
-		if s.host.root, err = filepath.Abs(s.host.root); err != nil {
+		if s.host.root, err = imageRoot(o.Root); err != nil {
 			return s, err
 		}
 	}
@@ -103,6 +103,9 @@ func New(o Options) (s Setup, err error) {
 		if name != "" && !provision.ValidPath(name) {
 			return s, fmt.Errorf("%w: %q must start with / and have letters, digits and ._-/ only", ErrOptions, name)
 		}
+	}
+	if s.CRIOVersion, err = parseVersion(o.CRIOVersion); err != nil {
+		return s, err
 	}
 	if o.ImageStore != "" {
 		found, err := s.host.open(o.ImageStore, unix.O_PATH)
@@ -125,6 +128,38 @@ func New(o Options) (s Setup, err error) {
 		return s, ErrNotRunning
 	}
 	return s, nil
+}
+
+// imageRoot returns the absolute path of an image's folder, without links.
+func imageRoot(name string) (string, error) {
+	fi, err := os.Stat(name)
+	if err != nil {
+		return "", fault.Wrap(ErrRoot, err)
+	}
+	if !fi.IsDir() {
+		return "", fmt.Errorf("%w: %s", ErrRoot, name)
+	}
+	root, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(root)
+}
+
+// crioVersion is a version of CRI-O that says whether pinbox can use it.
+var crioVersion = regexp.MustCompile(`^v?(\d+\.\d+(\.\d+)?([-+~.].+)?)$`)
+
+// parseVersion returns the version of CRI-O in an option, without a leading v; "" if it is not given.
+func parseVersion(text string) (string, error) {
+	found := crioVersion.FindStringSubmatch(text)
+	if found == nil && text != "" {
+		return "", fault.New(fault.Usage, fmt.Sprintf("--crio-version %q is not a version", text),
+			"give the major and the minor number, such as 1.34 or 1.34.1")
+	}
+	if found == nil {
+		return "", nil
+	}
+	return found[1], nil
 }
 
 // Check returns what Run would do, and changes nothing.

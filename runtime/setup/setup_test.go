@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -22,6 +23,8 @@ import (
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/runtime/provision"
 	"github.com/pinbox/pinbox/runtime/setup"
+	"github.com/pinbox/pinbox/runtime/stores"
+	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/filelock"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
@@ -118,6 +121,7 @@ func read(t *testing.T, root, name string) string {
 // with a program that the image has in its read-only /usr.
 func TestImages(t *testing.T) {
 	t.Parallel()
+	store := storeOf(t, 7, goruntime.GOARCH)
 	const context = `"selinuxContext": "` + provision.DefaultSELinuxContext + `"`
 	for name, test := range map[string]struct {
 		files   map[string]string
@@ -130,7 +134,7 @@ func TestImages(t *testing.T) {
 		"read-only /usr": {with(rpm, "usr/bin/pinbox-node", "program"), func(o *setup.Options) {
 			o.Program = "/usr/bin/pinbox-node"
 		}, true},
-		"with a store": {with(rpm, "usr/share/store/store.squashfs", ""), func(o *setup.Options) {
+		"with a store": {with(rpm, "usr/share/store/store.squashfs", store), func(o *setup.Options) {
 			o.ImageStore, o.AutoAttach = "/usr/share/store", true
 		}, true},
 	} {
@@ -387,41 +391,82 @@ func TestLinksOutOfTheImage(t *testing.T) {
 	}
 }
 
-// A store that each boot of the image would refuse is refused when it is set up, also behind a link of the image.
-func TestStoreOfTheImageHasANumber(t *testing.T) {
-	for name, number := range map[string]int64{"no number": 0, "a number": 7} {
+// storeOf returns a squashfs with the documents of a store without images.
+func storeOf(t *testing.T, number int64, arch string) string {
+	t.Helper()
+	lock := pinset.Lock{Version: pinset.LockVersion, Platform: pinset.Platform("linux/" + arch)}
+	lock.ReleaseID = pinset.ReleaseID{Name: "edge", Number: number}
+	var text strings.Builder
+	if err := lock.Encode(&text); err != nil {
+		t.Fatal(err)
+	}
+	tree, file := image(t, map[string]string{
+		layout.OwnLock: text.String(), layout.ImagesLock: "token", layout.LayersLock: "token",
+		"data": strings.Repeat("data", 1<<12),
+	}), filepath.Join(t.TempDir(), "store.squashfs")
+	fixtures.Run(t, "mksquashfs", tree, file, "-quiet", "-no-progress", "-processors", "1", "-noD", "-noF")
+	return read(t, "", file)
+}
+
+// A store that each boot of the image would refuse is refused when it is set up, also behind a link of the image: with
+// the errors of an attach. No file outside of the image is read.
+func TestStoreOfTheImage(t *testing.T) {
+	store := storeOf(t, 7, goruntime.GOARCH)
+	outside := filepath.Join(t.TempDir(), "store.squashfs")
+	write(t, "", outside, store)
+	iso := filepath.Join(t.TempDir(), "iso")
+	fixtures.Run(t, "xorriso", "-as", "mkisofs", "-quiet", "-rock", "-o", iso,
+		image(t, map[string]string{"pinbox/store.squashfs": store}))
+	medium := read(t, "", iso)
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  error
+	}{
+		"a store":                {map[string]string{"store.squashfs": store}, nil},
+		"no number":              {map[string]string{"store.squashfs": storeOf(t, 0, goruntime.GOARCH)}, pinset.ErrNoNumber},
+		"another architecture":   {map[string]string{"store.squashfs": storeOf(t, 7, "s390x")}, stores.ErrPlatform},
+		"cut":                    {map[string]string{"store.squashfs": store[:len(store)/2]}, stores.ErrDamaged},
+		"empty":                  {map[string]string{"store.squashfs": ""}, stores.ErrDamaged},
+		"under another name":     {map[string]string{"edge-7.squashfs": store[:len(store)/2]}, stores.ErrDamaged},
+		"the folder of a medium": {map[string]string{"pinbox/store.squashfs": "", "README": ""}, stores.ErrDamaged},
+		"several":                {map[string]string{"a.squashfs": store, "b.squashfs": store}, stores.ErrNoStore},
+		"none":                   {map[string]string{"README": ""}, stores.ErrNoStore},
+		"in parts":               {map[string]string{"store.squashfs.001": store[:9]}, nil},
+		"an ISO":                 {map[string]string{"": medium}, nil},
+		"an ISO that is cut":     {map[string]string{"": medium[:1<<16]}, stores.ErrDamaged},
+	} {
 		t.Run(name, func(t *testing.T) {
-			lock := pinset.Lock{Version: pinset.LockVersion, Platform: "linux/amd64"}
-			lock.ReleaseID = pinset.ReleaseID{Name: "edge", Number: number}
-			var text strings.Builder
-			if err := lock.Encode(&text); err != nil {
-				t.Fatal(err)
+			root := image(t, rpm)
+			for file, content := range test.files {
+				write(t, root, filepath.Join("usr/share/store", file), content)
 			}
-			root := image(t, with(rpm, "usr/share/store/store.squashfs", "", "usr/share/store/"+layout.LockFile, text.String()))
 			if err := os.Symlink("/usr/share/store", filepath.Join(root, "usr/share/latest")); err != nil {
 				t.Fatal(err)
 			}
-			outside := filepath.Join(t.TempDir(), "lock")
-			write(t, filepath.Dir(outside), "lock", "of the host, and no lock")
-			write(t, root, "usr/share/linked/store.squashfs", "")
-			if err := os.Symlink(outside, filepath.Join(root, "usr/share/linked", layout.LockFile)); err != nil {
-				t.Fatal(err)
-			}
 			before := fixtures.Tree(t, root)
-			for _, path := range []string{"/usr/share/store", "/usr/share/latest", "/usr/share/store/store.squashfs"} {
+			paths := []string{"/usr/share/store", "/usr/share/latest"}
+			if _, ok := test.files["store.squashfs"]; ok {
+				paths = append(paths, "/usr/share/store/store.squashfs")
+			}
+			for _, path := range paths {
 				_, err := setup.New(setup.Options{Root: root, ImageStore: path})
-				refused := errors.Is(err, pinset.ErrNoNumber) && strings.Contains(err.Error(), path)
-				if number > 0 && err != nil || number == 0 && !refused {
-					t.Errorf("%s with the number %d: got %v", path, number, err)
+				if !errors.Is(err, test.want) || err != nil && !strings.Contains(err.Error(), path) {
+					t.Errorf("%s: got %v, want %v", path, err, test.want)
 				}
 			}
 			if diff := cmp.Diff(before, fixtures.Tree(t, root)); diff != "" {
 				t.Errorf("the image was changed (-before +after):\n%s", diff)
 			}
-			if _, err := setup.New(setup.Options{Root: root, ImageStore: "/usr/share/linked"}); err != nil {
-				t.Errorf("got %v, want that a file outside of the image is not read", err)
-			}
 		})
+	}
+	root := image(t, with(rpm, "usr/share/linked/.keep", ""))
+	if err := os.Symlink(outside, filepath.Join(root, "usr/share/linked/store.squashfs")); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/usr/share/linked", "/usr/share/linked/store.squashfs"} {
+		if _, err := setup.New(setup.Options{Root: root, ImageStore: path}); err == nil || fault.Of(err) == nil {
+			t.Errorf("%s: got %v, want that a file outside of the image is not read", path, err)
+		}
 	}
 }
 
@@ -515,6 +560,8 @@ func TestVersionInAnImage(t *testing.T) {
 		"a package removed":      {fmt.Sprintf(removed, "1.30.4"), "", false, "", nil},
 		"a database of others":   {"Package: crio-tools\nVersion: 1.33.2\n", "", false, "", nil},
 		"a package that is cut":  {"Package: cri-o\nVers", "", false, "", nil},
+		"given with a v":         {"", "v1.34", true, "1.34", nil},
+		"given with a v, older":  {"", "v1.20", true, "", runtime.ErrUnsupported},
 		"given, not as packaged": {fmt.Sprintf(status, "1.30.4"), "1.34.1", false, "1.34.1", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -534,6 +581,33 @@ func TestVersionInAnImage(t *testing.T) {
 				t.Errorf("got %v, want that the program of the image was not run", err)
 			}
 		})
+	}
+}
+
+// A version that does not parse would pass as one that is new enough.
+func TestVersionThatIsNone(t *testing.T) {
+	for _, text := range []string{"abc", "1", "1,20", "1.", "latest", "1.x", "-1.34", " 1.34"} {
+		_, err := setup.New(setup.Options{Root: image(t, rpm), CRIOVersion: text})
+		if f := fault.Of(err); f == nil || f.Exit != fault.Usage || !strings.Contains(f.Hint, "1.34.1") {
+			t.Errorf("%q: got %v, want an error of usage with an example", text, err)
+		}
+	}
+	for _, text := range []string{"1.34", "v1.34.1", "1.35.0-dev", "1.33.5-2.rhaos4.20.gitd0ea985.el9"} {
+		if _, err := setup.New(setup.Options{Root: image(t, rpm), CRIOVersion: text}); err != nil {
+			t.Errorf("%q: got %v, want that it is taken", text, err)
+		}
+	}
+}
+
+// An image that is none is not taken for one without CRI-O.
+func TestRootThatIsNoFolder(t *testing.T) {
+	dir := image(t, map[string]string{"file": ""})
+	for _, name := range []string{"nope", "file"} {
+		root := filepath.Join(dir, name)
+		if _, err := setup.New(setup.Options{Root: root}); !errors.Is(err, setup.ErrRoot) ||
+			!strings.Contains(err.Error(), root) || fault.Of(err).Exit != fault.Input {
+			t.Errorf("got %v, want ErrRoot of %s", err, root)
+		}
 	}
 }
 

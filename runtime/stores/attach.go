@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
 	"slices"
 	"time"
 
@@ -155,7 +154,7 @@ func (m Manager) Attach(ctx context.Context, o AttachOptions) (Attached, error) 
 
 // attachSource attaches the store at a path; what is no path names one that the node has.
 func (s *session) attachSource(ctx context.Context, o AttachOptions) (Attached, error) {
-	if _, err := os.Lstat(o.Source); errors.Is(err, fs.ErrNotExist) && o.Source == filepath.Base(o.Source) {
+	if namesRelease(o.Source) {
 		return s.attachNamed(ctx, o)
 	}
 	src, err := s.sources.find(o.Source, o.Digest)
@@ -163,6 +162,21 @@ func (s *session) attachSource(ctx context.Context, o AttachOptions) (Attached, 
 		return Attached{}, err
 	}
 	return s.attach(ctx, src, o)
+}
+
+// namesRelease reports whether a source is the name of a store that the node has, and no path.
+func namesRelease(source string) bool {
+	_, err := os.Lstat(source)
+	return errors.Is(err, fs.ErrNotExist) && source == filepath.Base(source)
+}
+
+// nameOf returns the release of the node that a source names.
+func (s *State) nameOf(source string) (Release, error) {
+	r, err := s.named(source, s.everyRelease())
+	if err != nil {
+		return r, fmt.Errorf("no such file, and %w", err)
+	}
+	return r, nil
 }
 
 // attach decides by the digest whether the store was attached before. It reads a new store only once
@@ -250,9 +264,9 @@ func (s *session) withSets(ctx context.Context, r Release, o AttachOptions) (Rel
 
 // attachNamed makes a release current that the node has, by its name, number, digest or slot.
 func (s *session) attachNamed(ctx context.Context, o AttachOptions) (a Attached, err error) {
-	r, err := s.state.named(o.Source, s.state.everyRelease())
+	r, err := s.state.nameOf(o.Source)
 	if err != nil {
-		return a, fmt.Errorf("no such file, and %w", err)
+		return a, err
 	}
 	a.Found, a.Appliance = true, r.ID == ""
 	a.Store = Store{ID: s.slots.own, ReleaseID: r.ReleaseID, Slot: ownSlot}
@@ -454,8 +468,8 @@ func (s slots) choose(state State) (string, error) {
 
 // admit decides whether a verified store can be attached.
 func (s *session) admit(store Store, c content) error {
-	if _, arch, _ := c.Lock.Platform.Split(); arch != goruntime.GOARCH {
-		return fmt.Errorf("%w: %s", ErrPlatform, c.Lock.Platform)
+	if err := checkPlatform(c.Lock.Platform); err != nil {
+		return err
 	}
 	mounted, err := mount.ReadTable()
 	if err != nil {

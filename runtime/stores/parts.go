@@ -6,9 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -25,9 +22,8 @@ var ErrInParts = fault.New(fault.Input, "the store is in parts, which can only b
 // which a hostile one could list any number.
 const maxEntries = 10_000
 
-// storesIn lists the stores in a folder: the files, and those in parts by the name without the number. None in a
-// folder that does not exist.
-func storesIn(dir string) ([]string, error) {
+// filesIn lists the files in a folder to find a store among them; none in a folder that does not exist.
+func filesIn(dir string) ([]string, error) {
 	names, err := transfer.Within(transfer.ReadDeadline, dir, func() ([]string, error) {
 		f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 		if err != nil {
@@ -43,17 +39,7 @@ func storesIn(dir string) ([]string, error) {
 	if len(names) == maxEntries {
 		return nil, fmt.Errorf("%s: %w: it has more than %d files; name that of the store", dir, ErrNoStore, maxEntries-1)
 	}
-	var found []string
-	for _, name := range names {
-		store, _ := layout.CutPart(name)
-		suffix := filepath.Ext(store)
-		known := suffix == layout.AttachedSuffix || suffix == filepath.Ext(layout.ThinStoreFile)
-		if known && !strings.HasPrefix(store, ".") {
-			found = append(found, store)
-		}
-	}
-	slices.Sort(found)
-	return slices.Compact(found), err
+	return names, err
 }
 
 // hasParts reports whether a file is missing, and there are parts of it.

@@ -174,24 +174,46 @@ func (s sources) find(name string, want digest.Digest) (source, error) {
 // stick, or in a mounted medium.
 func (s *source) inFolder(dir string) error {
 	for _, folder := range []string{dir, filepath.Join(dir, layout.MediumDir)} {
-		found, err := storesIn(folder)
+		names, err := filesIn(folder)
 		if err != nil {
 			return err
 		}
-		for _, name := range layout.AttachableStores() {
-			if slices.Contains(found, name) {
-				found = []string{name}
-			}
+		found, err := StoreAmong(names)
+		if err != nil {
+			return fmt.Errorf("%s: %w", folder, err)
 		}
-		switch {
-		case len(found) > 1:
-			return fmt.Errorf("%s: %w: it has several, %s; name one", folder, ErrNoStore, strings.Join(found, ", "))
-		case len(found) == 0:
-			continue
+		if found != "" {
+			return s.inFile(filepath.Join(folder, found))
 		}
-		return s.inFile(filepath.Join(folder, found[0]))
 	}
 	return fmt.Errorf("%s: %w", dir, ErrNoStore)
+}
+
+// StoreAmong returns the store among the files of a folder, of one in parts the name without a number; "" for none.
+func StoreAmong(names []string) (string, error) {
+	var found []string
+	for _, name := range names {
+		store, _ := layout.CutPart(name)
+		suffix := filepath.Ext(store)
+		known := suffix == layout.AttachedSuffix || suffix == filepath.Ext(layout.ThinStoreFile)
+		if known && !strings.HasPrefix(store, ".") {
+			found = append(found, store)
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	for _, name := range layout.AttachableStores() {
+		if slices.Contains(found, name) {
+			found = []string{name}
+		}
+	}
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0], nil
+	}
+	return "", fmt.Errorf("%w: it has several, %s; name one", ErrNoStore, strings.Join(found, ", "))
 }
 
 // inFile takes the store in a file, or in parts of it, and reads its signature and its expected digest.

@@ -142,6 +142,9 @@ func (t *tables) readLevel() (Level, error) {
 	return t.sb.compression().levelOf(int(options.Number)), nil
 }
 
+// Size is how many bytes the image has; a file may have others behind it.
+func (r *Reader) Size() int64 { return int64(r.sb.BytesUsed) }
+
 // Options returns the options that the image was written with.
 func (r *Reader) Options() Options {
 	return Options{
