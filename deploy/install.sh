@@ -10,15 +10,19 @@ fail() {
 	exit 1
 }
 
+use='use: sh install.sh [-k KEY] [-u URL] [-d FOLDER]'
 key='' url=https://github.com/pinbox/pinbox/releases/latest/download dir=/usr/local/bin
 while getopts k:u:d: option; do
 	case $option in
 	k) key=$OPTARG ;;
 	u) url=${OPTARG%/} ;;
 	d) dir=$OPTARG ;;
-	*) fail "use: sh install.sh [-k KEY] [-u URL] [-d FOLDER]" ;;
+	*) fail "$use" ;;
 	esac
 done
+[ $# -lt "$OPTIND" ] || fail "$use"
+[ -z "$key" ] || [ -r "$key" ] || fail "$key cannot be read: name the public key of the release with -k"
+[ -z "$key" ] || command -v openssl >/dev/null || fail "openssl is needed to verify a signature"
 
 case $(uname -m) in
 x86_64 | amd64) arch=amd64 ;;

@@ -82,7 +82,8 @@ func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 // Until are commands of a shell that wait for a test of a shell to succeed, and exit with 1 after an hour.
 func Until(test string) string {
 	return "tries=0\nuntil " + test +
-		"; do\n  [ $((tries += 1)) -le 720 ] || { echo 'waited an hour' >&2; exit 1; }\n  sleep 5\ndone"
+		"; do\n  [ $((tries += 1)) -le 720 ] || { echo 'waited an hour: RUNBOOK.md says what to look at' >&2; exit 1; }" +
+		"\n  sleep 5\ndone"
 }
 
 // SetsTitle is the title of the stage of ApplySets.

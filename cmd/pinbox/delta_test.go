@@ -289,6 +289,7 @@ func runProgram(t *testing.T, cmd *exec.Cmd) (stdout, stderr string, code int) {
 	if err := cmd.Run(); cmd.ProcessState == nil {
 		t.Fatal(err)
 	}
+	hasNoSecret(out.String() + errOut.String())
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 

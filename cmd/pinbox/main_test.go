@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -68,7 +69,19 @@ func pinbox(ctx context.Context, args ...string) (code int, stdout, stderr strin
 	}
 	var out, errOut bytes.Buffer
 	code = run(ctx, args, &out, &errOut)
-	return code, out.String(), errOut.String()
+	stdout, stderr = out.String(), errOut.String()
+	hasNoSecret(stdout + stderr)
+	return code, stdout, stderr
+}
+
+// hasNoSecret panics if the output of any command of this suite has a secret that its fakes hand out or expect.
+func hasNoSecret(output string) {
+	basic := base64.StdEncoding.EncodeToString([]byte("me:" + password))
+	for _, secret := range []string{password, identityToken, urlSignature, basic} {
+		if strings.Contains(output, secret) {
+			panic(fmt.Sprintf("got the secret %s in the output, want none:\n%s", secret, output))
+		}
+	}
 }
 
 // serve starts a registry with a fault before it; nil for none.

@@ -29,7 +29,7 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-const password, identityToken = "hunter2hunter2", "refresh4refresh4"
+const password, identityToken, urlSignature = "hunter2hunter2", "refresh4refresh4", "s3cr3ts3cr3t"
 
 // tokens is a server of tokens that keeps what it was given.
 type tokens struct {
@@ -157,7 +157,7 @@ func TestPasswordsStayInTheDomainOfTheRegistry(t *testing.T) {
 // port, which refuses a request with one beside its own signature. A bug was that net/http sends it to both. No message
 // has the signature.
 func TestRedirectsOfBlobs(t *testing.T) {
-	const signature = "?X-Amz-Signature=s3cr3ts3cr3t"
+	const signature = "?X-Amz-Signature=" + urlSignature
 	cert, certs := certificate(t)
 	private, object := false, ""
 	var registry http.Handler

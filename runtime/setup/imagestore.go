@@ -94,6 +94,9 @@ func (h host) filesIn(folder string) ([]string, error) {
 		return nil, err
 	}
 	names, err := f.Readdirnames(maxEntries)
+	if len(names) == maxEntries {
+		return nil, fmt.Errorf("%s: %w: it has too many files; name that of the store", folder, stores.ErrNoStore)
+	}
 	return names, fault.Ignore(err, io.EOF)
 }
 
