@@ -83,6 +83,9 @@ func each[T, R any](ctx context.Context, atOnce int, all []T, fetch func(context
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for i, one := range all {
+		if groupCtx.Err() != nil {
+			break // each of the others would only fail, and there may be a hundred thousand
+		}
 		group.Go(func() error {
 			results[i], errs[i] = fetch(groupCtx, one)
 			if errors.Is(errs[i], ErrRegistry) {

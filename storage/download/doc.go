@@ -6,7 +6,8 @@
 //   - Transport makes a request again that a registry could not answer, and ends one that stalls. WithRange makes one
 //     for a part of a blob.
 //   - Failed says of an error of the library whether the request may be made again.
-//   - Watch ends a call of the library that stalls before it has a Transport.
+//   - Watch ends a call of the library that stalls before it has a Transport, or is answered without end: a meter
+//     counts what its connection receives.
 //
 // The library has no limit of time, repeats a request for the status 429 only, five times, and exports neither its HTTP
 // client nor ranges of blobs: should it get an option for a http.RoundTripper, Install is the place for it.

@@ -21,6 +21,8 @@ var (
 			"who is logged in; --stall sets how long to wait")
 	ErrFails = fault.New(fault.Registry, "registry fails",
 		"run the command again later, which continues where it ended; if it stays so, ask whoever runs the registry")
+	ErrTooLong = fault.New(fault.Registry, "answer of the registry does not end",
+		"ask whoever runs the registry, or a proxy before it; `curl -v` shows what it answers")
 )
 
 // ErrEnded is in an error after which all patience has ended.

@@ -63,6 +63,11 @@ func Union(sets ...Set) []Image {
 	for _, s := range sets {
 		all = append(all, s.Images...)
 	}
-	slices.SortFunc(all, func(a, b Image) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(all, func(a, b Image) int {
+		if a.Repository == b.Repository {
+			return strings.Compare(string(a.Digest), string(b.Digest))
+		}
+		return strings.Compare(a.String(), b.String())
+	})
 	return slices.Compact(all)
 }
