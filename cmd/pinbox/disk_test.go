@@ -118,7 +118,7 @@ func TestFaultAtEachOperationOfACommand(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			args, disk := commands[name], fixtures.NewFaultyDisk(t)
 			dir := disk.Path("dir")
-			disk.OneIn = 32
+			disk.OneIn = 64
 			run := func() (code int, stderr string) {
 				t.Setenv("TMPDIR", disk.Dir)
 				t.Setenv("XDG_CACHE_HOME", disk.Path("cache"))

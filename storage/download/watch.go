@@ -11,10 +11,10 @@ import (
 )
 
 // libraryWait returns how long the library may sleep before it makes a request again for which it was told to slow
-// down: at most a minute (backoffMaxDelay in docker/docker_client.go), and ten seconds for whoever sets a short
-// limit.
+// down: at most a minute (backoffMaxDelay in docker/docker_client.go), and five seconds for whoever sets a short limit,
+// in which it repeats it twice.
 func libraryWait(limit time.Duration) time.Duration {
-	return min(time.Minute, max(limit, 10*time.Second))
+	return min(time.Minute, max(limit, 5*time.Second))
 }
 
 const (
