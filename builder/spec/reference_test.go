@@ -32,9 +32,8 @@ func TestReferenceGolden(t *testing.T) {
 	}
 	r := reference{types: schema.Definitions, headings: map[string]string{}}
 	r.text.WriteString("# The appliance file\n" +
-		"All fields of `appliance.yaml`, each with its values or an example. This page is made from [the\n" +
-		"schema](appliance.schema.json), with which editors check and complete the file; `pinbox init` writes one that names\n" +
-		"the schema, and `pinbox validate` checks it. [Building an appliance](build.md) has an example.\n")
+		"All fields of `appliance.yaml`, each with its values or an example, out of [the schema](appliance.schema.json), with\n" +
+		"which editors check and complete the file. [Building an appliance](build.md) has an example.\n")
 	r.describe("", "The file", &schema)
 	if r.wrong != nil {
 		t.Errorf("got no description or no example of %s, want both", strings.Join(r.wrong, ", "))
