@@ -47,8 +47,13 @@ echo "$1" >>/run/pinbox/log
 	}
 	const unit = "pinbox-mount.service"
 	files := fixtures.Units(t, "folder", unit, "crio.service.d/10-pinbox-stores.conf")
-	short := strings.NewReplacer("StartSec=60", "StartSec=1", "StopSec=5", "StopSec=1")
-	files["etc/systemd/system/"+unit] = short.Replace(files["etc/systemd/system/"+unit])
+	for long, short := range map[string]string{"TimeoutStartSec=3min": "TimeoutStartSec=1", "StopSec=5": "StopSec=1"} {
+		text := files["etc/systemd/system/"+unit]
+		if !strings.Contains(text, long) {
+			t.Fatalf("got no %s in the unit, which the test makes shorter\n%s", long, text)
+		}
+		files["etc/systemd/system/"+unit] = strings.Replace(text, long, short, 1)
+	}
 	files["etc/systemd/system/crio.service"] = "[Service]\nExecStart=/bin/sh -c 'echo crio >>/run/pinbox/log; " +
 		"exec sleep 1000'\nRestart=on-failure\nRestartSec=100ms\n"
 	out, code := fixtures.Script(t, starts, files, map[string]string{"/usr/local/bin/pinbox-node": program})

@@ -287,7 +287,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (pack *os.File, err error)
 	}
 	var part *cache.Partial
 	var resumes bool
-	if keepsPart(j.layer.Size, f.isLocal(j.img), f.Cache.HasPartial(j.layer.Digest), f.fast(j)) {
+	if keepsPart(j.layer.Size, f.IsLocal(j.img), f.Cache.HasPartial(j.layer.Digest), f.fast(j)) {
 		if part, resumes, err = openPartial(f.Cache, j.layer); err != nil {
 			return nil, err
 		}
@@ -301,7 +301,7 @@ func (f *fetcher) packOf(ctx context.Context, j *job) (pack *os.File, err error)
 
 // fast reports whether the host of a layer is fast.
 func (f *fetcher) fast(j *job) bool {
-	return !f.isLocal(j.img) && f.remote.hostOf(j.img.Repository).Fast()
+	return !f.IsLocal(j.img) && f.remote.hostOf(j.img.Repository).Fast()
 }
 
 // keepsPart reports whether what is fetched of a blob of size bytes is kept for the next run, if this one is
@@ -326,7 +326,7 @@ func (f *fetcher) fetchAndPack(
 	open := func(ctx context.Context) (io.ReadCloser, error) {
 		return f.openLayer(ctx, j.img, j.layer, fetching{part: part, connections: f.connections, tmp: f.Tmp, read: read})
 	}
-	small := j.layer.Size >= 0 && j.layer.Size < minResumed && !f.isLocal(j.img)
+	small := j.layer.Size >= 0 && j.layer.Size < minResumed && !f.IsLocal(j.img)
 	if small {
 		content, err := readAll(ctx, j.layer.Size, open)
 		if err != nil {

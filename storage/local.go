@@ -136,8 +136,8 @@ func (c *Client) AddLocal(img pinset.Image, found LocalImage) {
 	c.local[img] = found
 }
 
-// isLocal reports whether AddLocal has named an image.
-func (c *Client) isLocal(img pinset.Image) bool {
+// IsLocal reports whether AddLocal has named an image.
+func (c *Client) IsLocal(img pinset.Image) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	_, ok := c.local[img]

@@ -17,6 +17,7 @@ import (
 
 	"github.com/docker/distribution/registry/api/errcode"
 	"go.podman.io/image/v5/docker"
+	"go.podman.io/image/v5/docker/reference"
 	"go.podman.io/image/v5/image"
 	"go.podman.io/image/v5/signature"
 	imgtypes "go.podman.io/image/v5/types"
@@ -257,6 +258,15 @@ func (c *Client) resolving() int { return max(1, c.parallel()*3/4) }
 
 // Warnings lists parts of the access that are ignored because they cannot be used.
 func (c *Client) Warnings() []string { return slices.Concat(c.warnings, c.credentials.Warnings) }
+
+// Credentials says which credentials the registry of an image gets.
+func (c *Client) Credentials(repository string) string {
+	named, err := reference.ParseNamed(repository)
+	if err != nil {
+		return "without credentials" // no registry is asked for such a name
+	}
+	return realm.Used(c.sys, named)
+}
 
 // Close ends early fetches and removes the client's files.
 func (c *Client) Close() error {

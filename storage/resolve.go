@@ -64,7 +64,7 @@ func (c *Client) Resolve(ctx context.Context, images []pinset.Image, resolved fu
 		if err != nil {
 			return r, fmt.Errorf("resolve %s: %w", img, err)
 		}
-		if !c.isLocal(img) {
+		if !c.IsLocal(img) {
 			c.early.want(r)
 		}
 		if resolved != nil {

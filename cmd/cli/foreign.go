@@ -71,12 +71,36 @@ func wantsObjects(args []string) bool {
 	return form == "json" || form == "yaml"
 }
 
-// message is a format of logrus: the level, if it is not the usual one, and the message.
-type message struct{}
+// ShowRequests makes lines of what the library for registries asks of whom, and of which credentials it takes, or of
+// all that it does. It logs both.
+func ShowRequests(all bool) {
+	logrus.SetLevel(logrus.DebugLevel)
+	logrus.SetFormatter(message{all: all, requests: !all})
+}
 
-func (message) Format(e *logrus.Entry) ([]byte, error) {
-	if e.Level == logrus.InfoLevel {
+// requestLines are how the lines begin that ShowRequests shows: those of go.podman.io/image, in docker and
+// pkg/docker/config.
+var requestLines = []string{
+	"GET ", "HEAD ", "POST ", "Ping ", "Too many requests ", "Returning credentials ", "Found credentials ",
+	"Looking up in credential helper ", "No credentials for ",
+}
+
+// message is a format of logrus: the level, if it is not the usual one, and the message. Of what is for debugging, it
+// has the requests, or all.
+type message struct{ all, requests bool }
+
+func (m message) Format(e *logrus.Entry) ([]byte, error) {
+	request := m.requests && slices.ContainsFunc(requestLines, func(prefix string) bool {
+		return strings.HasPrefix(e.Message, prefix)
+	})
+	switch {
+	case e.Level == logrus.DebugLevel && !request && !m.all:
+		return nil, nil
+	case e.Level == logrus.InfoLevel:
 		return []byte(e.Message + "\n"), nil
+	case request:
+		line, _, _ := strings.Cut(e.Message, " (&") // the error of a Ping again, as Go code
+		return []byte(line + "\n"), nil
 	}
 	return fmt.Appendf(nil, "%s: %s\n", e.Level, e.Message), nil
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/sirupsen/logrus"
 )
 
 // Queries of URLs, and users before their hosts, are in no error and no note; results have what they have.
@@ -50,6 +52,34 @@ func TestLinesOfOthers(t *testing.T) {
 		), wantsObjects(strings.Fields(command)))
 		if got := out.String(); got != want {
 			t.Errorf("%s: got %q, want %q", command, got, want)
+		}
+	}
+}
+
+// --verbose says what is asked of whom, and --debug all; without them nothing of it is said.
+func TestRequestsOfTheLibrary(t *testing.T) {
+	const request, other = `Ping https://host/v2/ err EOF (&url.Error{Op:"Get"})`, "Using SQLite blob info cache"
+	for name, test := range map[string]struct {
+		format message
+		want   string
+	}{
+		"none":      {message{}, "warning: slow\n"},
+		"--verbose": {message{requests: true}, "Ping https://host/v2/ err EOF\nwarning: slow\n"},
+		"--debug":   {message{all: true}, "debug: " + request + "\ndebug: " + other + "\nwarning: slow\n"},
+	} {
+		var got []byte
+		for _, e := range []*logrus.Entry{
+			{Level: logrus.DebugLevel, Message: request}, {Level: logrus.DebugLevel, Message: other},
+			{Level: logrus.WarnLevel, Message: "slow"},
+		} {
+			line, err := test.format.Format(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, line...)
+		}
+		if string(got) != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -85,13 +85,15 @@ func (d *descriptor) Set(text string) error {
 // Type implements pflag.Value.
 func (d *descriptor) Type() string { return "number" }
 
-// AddProgress adds the flags of a command that takes long: --progress and --progress-fd.
+// AddProgress adds the flags of a command that takes long: --quiet, --progress and --progress-fd.
 func AddProgress(cmd *cobra.Command) {
 	how, fd := form("auto"), descriptor(0)
 	flags := cmd.Flags()
+	flags.BoolP("quiet", "q", false, "show no progress: the same as --progress none")
 	flags.Var(&how, "progress", "`FORM` of the progress: bars, plain (a line every 10 s), json, none, or auto: "+
 		"bars on a terminal, json with --output json, else plain")
 	Words(flags, "progress", forms...)
+	cmd.MarkFlagsMutuallyExclusive("quiet", "progress")
 	flags.Var(&fd, "progress-fd", "`NUMBER` of an open file descriptor for the progress as lines of JSON")
 	Under("Output", flags)
 }
@@ -107,6 +109,9 @@ func NewProgress(cmd *cobra.Command, output Output) *Progress {
 	}
 	if d, ok := flagValue(cmd, "progress-fd").(*descriptor); ok {
 		fd = *d
+	}
+	if quiet := cmd.Flags().Lookup("quiet"); quiet != nil && quiet.Value.String() == "true" {
+		how = "none"
 	}
 	return newProgress(cmd.ErrOrStderr(), output, how, fd)
 }

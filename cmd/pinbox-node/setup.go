@@ -96,7 +96,8 @@ func setupCommand() *cobra.Command {
 	cli.Under("Machine", cmd.Flags())
 	f.add(cmd.Flags(), 2*time.Minute)
 	cli.AddProgress(cmd)
-	return cmd
+	return cli.Common(cmd, "check", "undo", "yes", "store", "root", "crio-version", "auto-attach", "image-volumes",
+		"podman", "config", "set", "wait", "output")
 }
 
 // setUp sets the machine up, or undoes that, or only says what it would do.

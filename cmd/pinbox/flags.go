@@ -49,6 +49,8 @@ type inputFlags struct {
 	insecure   []string
 	registry   string // --default-registry
 	anyArch    []string
+	verbose    bool
+	debug      bool
 	output     cli.Output
 
 	maxLayerSize string
@@ -130,6 +132,8 @@ func (f *inputFlags) addAccess(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.access.InsecurePolicy, "insecure-policy", false, "accept every image, and ignore the policy")
 	flags.StringVar(&f.access.RegistriesDir, "registries.d", "",
 		"`DIR` of files with the locations of signatures (default: the user's or the host's registries.d)")
+	flags.BoolVar(&f.verbose, "verbose", false, "say what is asked of which registry, and whose credentials are used")
+	flags.BoolVar(&f.debug, "debug", false, "say all that the library for registries does")
 	cli.Under("Registries", flags)
 	flags.Int64Var(&f.access.Limits.Files, "max-layer-files", compose.DefaultFiles,
 		"`NUMBER` of files, folders and links that one layer may have")
@@ -195,6 +199,9 @@ func (f *inputFlags) options() (o builder.Options, err error) {
 
 // completeAccess checks the flags for the access to registries.
 func (f *inputFlags) completeAccess() (err error) {
+	if f.verbose || f.debug {
+		cli.ShowRequests(f.debug)
+	}
 	if f.pullSecret != "" {
 		if f.access.AuthFile != "" {
 			return cli.Usagef("--authfile and --pull-secret are the same thing: give one")

@@ -66,8 +66,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Long:    longHelp,
 		Version: version + " (" + codec.ZstdID() + ")",
 	}
-	cli.Group(root, "Build", initCommand(), validateCommand(), planCommand(), buildCommand(), deltaCommand(),
-		lockCommand(), mediumCommand(), runbookCommand())
+	cli.Group(root, "Build", initCommand(), validateCommand(), doctorCommand(), planCommand(), buildCommand(),
+		deltaCommand(), lockCommand(), mediumCommand(), runbookCommand())
 	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), diffCommand(), lintCommand(),
 		isoCommand())
 	cli.Group(root, "Operate", fleetCommand())
