@@ -17,7 +17,7 @@ type Service struct {
 	Pools []string `json:"pools,omitempty" yaml:"pools,omitempty" jsonschema:"example=worker"`
 	// Reserve is space to leave free; 16Gi,10%, the lesser of both, if left out.
 	Reserve *bytesize.Reserve `json:"reserve,omitempty" yaml:"reserve,omitempty" jsonschema:"example=8Gi"`
-	// Parallel pulls; 4 if left out.
+	// Parallel pulls; if left out 4, with a rate 1, else on a node of the control plane 2.
 	Parallel int `json:"parallel,omitempty" yaml:"parallel,omitempty" jsonschema:"minimum=0,example=2"`
 	// Rate of pulls, on average.
 	Rate bytesize.Rate `json:"rate,omitzero" yaml:"rate,omitempty" jsonschema:"example=20MB/s"`
