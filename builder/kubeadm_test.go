@@ -8,6 +8,7 @@ import (
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pinbox/pinbox/builder/runbook"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -46,6 +47,13 @@ func TestImageListOfKubeadm(t *testing.T) {
 	n := appliance.Boot(t, o, "")
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		runbook.File: "\nkubeadm init --kubernetes-version v1.36.3 ", runbook.Script: "\npinbox-node setup --store .\n",
+	} {
+		if text, err := os.ReadFile(filepath.Join(o.Out, file)); err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: got %v and\n%s\nwant %q", file, err, text, want)
+		}
 	}
 	n.Start()
 	for _, name := range images {
