@@ -64,6 +64,7 @@ if [ ! -e /var/reboots ]; then
 		etc | diff /var/before -
 	done
 	killed /pinbox-node setup $settings
+	grep -x "pinbox-node setup --store \." /appliance/runbook.sh
 	PATH=/run/bin:$PATH sh /appliance/runbook.sh
 	systemctl is-active microshift
 	started=$(invocation)
