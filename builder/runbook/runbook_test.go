@@ -76,6 +76,24 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// A time is never less than the bytes take at the rate that is named, and at most a third more, beyond a second.
+func TestTimes(t *testing.T) {
+	line := regexp.MustCompile(`- Bytes: .*about (\d+) (s|min|h) at 30 MB/s \(stick\)`)
+	for _, size := range []int64{1, 30_000_000, 5_399_999_999, 5_400_000_000, 20 << 30, 1 << 40} {
+		b := forms()["medium"]
+		b.Size = size
+		found := line.FindSubmatch(runbook.Markdown(b))
+		if found == nil {
+			t.Fatalf("%d bytes: got no time in\n%s", size, runbook.Markdown(b))
+		}
+		n, _ := strconv.Atoi(string(found[1]))
+		got := float64(n * map[string]int{"s": 1, "min": 60, "h": 3600}[string(found[2])])
+		if seconds := float64(size) / 30e6; got < seconds || got > seconds*4/3+1 {
+			t.Errorf("%d bytes: got %s, want about %.0f s", size, found[0], seconds)
+		}
+	}
+}
+
 // Shells and a linter are the second judges of the scripts.
 func TestScriptsAreForAShell(t *testing.T) {
 	for name, b := range forms() {

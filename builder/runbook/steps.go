@@ -120,7 +120,8 @@ func attach(b Built) []Step {
 			bytesize.Format(b.Made))
 	}
 	steps := []Step{{
-		Title:    "Bring the folder to the node: as files, or as a medium that `attach /dev/sr0` reads",
+		Title: "Bring the folder to the node, as files or as a medium that `attach /dev/sr0` reads; or once to a server of " +
+			"the site, for `sh runbook.sh https://SERVER/FOLDER/` on its nodes",
 		Commands: []string{"pinbox medium . -o ../delta.iso"}, Bytes: b.Size, By: []Pace{stick, link},
 	}, s, check(true)}
 	switch {
@@ -149,10 +150,11 @@ func machines(b Built) []Step {
 		has = "CRI-O and MicroShift"
 	}
 	return append([]Step{{
-		Title:    "Bring the folder and `pinbox-node` to each machine, which has " + has,
-		Commands: []string{"cp -r . /media/STICK/out    # or: scp -r \"$PWD\" root@MACHINE:"},
-		Check:    "`sha256sum -c --quiet SHA256SUMS` in the copy prints nothing.",
-		Bytes:    b.Size, By: []Pace{stick, link},
+		Title:     "Bring the folder and `pinbox-node` to each machine, which has " + has,
+		Commands:  []string{"cp -r . /media/STICK/out    # or: scp -r \"$PWD\" root@MACHINE:"},
+		Check:     "`sha256sum -c --quiet SHA256SUMS` in the copy prints nothing.",
+		IfItFails: "copy it again. FAT takes no file of 4 GiB: give the stick exFAT or ext4.",
+		Bytes:     b.Size, By: []Pace{stick, link},
 	}, {
 		Title: "Make a node of the machine, in the copy, as root", Script: true, Bytes: b.Size, By: []Pace{disk},
 		Commands: []string{"pinbox-node setup --store ."},
