@@ -8,6 +8,7 @@ import (
 
 	criapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pinbox/pinbox/builder/runbook"
 	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
@@ -46,6 +47,10 @@ func TestImageListOfKubeadm(t *testing.T) {
 	n := appliance.Boot(t, o, "")
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(o.Out, runbook.File))
+	if want := "\nkubeadm init --kubernetes-version v1.36.3 "; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%s: got %v and\n%s\nwant %q", runbook.File, err, text, want)
 	}
 	n.Start()
 	for _, name := range images {

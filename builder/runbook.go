@@ -1,10 +1,18 @@
 package builder
 
 import (
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
 	"github.com/pinbox/pinbox/builder/artifact"
 	"github.com/pinbox/pinbox/builder/base"
 	"github.com/pinbox/pinbox/builder/openshift"
 	"github.com/pinbox/pinbox/builder/runbook"
+	"github.com/pinbox/pinbox/builder/source"
+	"github.com/pinbox/pinbox/builder/spec"
+	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 // runbookOf describes what is built for its runbook. releases are those of OpenShift that the bases of a delta lack.
@@ -23,8 +31,15 @@ func runbookOf(
 			Path: place.Store.Path, PartitionLabel: place.Store.PartitionLabel, VolumeLabel: place.Store.VolumeLabel,
 			URL: place.Store.URL, Folder: place.Store.Folder,
 		},
-		ISO: p.base != nil, Installs: s.ISO.InstallDevice, Delta: delta != nil, Signed: !o.Signer.IsZero(),
+		Kubeadm: kubeadm(p.lock), MicroShift: microShift(s), ISO: p.base != nil,
+		Installs: s.ISO.InstallDevice, Delta: delta != nil, Signed: !o.Signer.IsZero(),
 		OpenShift: s.OpenShift, Sets: p.sets,
+	}
+	if p.base != nil {
+		b.ISOSize = p.base.Size
+		if b.Node.VolumeLabel == "" && b.Node.URL == "" {
+			b.ISOSize += store.Size
+		}
 	}
 	if delta != nil {
 		b.Releases = releases
@@ -33,4 +48,29 @@ func runbookOf(
 		}
 	}
 	return b
+}
+
+// kubeadm is the version of Kubernetes whose API server has a tag in the lock, which kubeadm runs as a pod; "" if none.
+func kubeadm(lock pinset.Lock) string {
+	for _, img := range lock.Images {
+		for _, tag := range img.Tags {
+			if version, found := strings.CutPrefix(path.Base(tag), "kube-apiserver:"); found {
+				return version
+			}
+		}
+	}
+	return ""
+}
+
+// microShift reports whether a source is a list of MicroShift's packages, by the name that they give it.
+func microShift(s spec.Spec) bool {
+	for _, e := range s.Sources {
+		if lists, ok := e.Source.(*source.ImageLists); ok && slices.ContainsFunc(*lists, func(name string) bool {
+			match, _ := path.Match("release-*.json", filepath.Base(name)) // the pattern is valid
+			return match
+		}) {
+			return true
+		}
+	}
+	return false
 }

@@ -26,6 +26,8 @@ type Stage struct {
 	Title string
 	// Commands of a shell. Each may be run again.
 	Commands []string
+	// Wait is what they wait for, and for how long at most.
+	Wait string
 	// NeedsStore says that the nodes must have the store before.
 	NeedsStore bool
 }
@@ -45,6 +47,7 @@ func Apply(o spec.OpenShift, dir string, sets []pinset.Set) (all []string) {
 func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 	if o.Policies() {
 		all = append(all, Stage{Title: "Apply the policy, by which no node reboots, and wait until the operator has read it",
+			Wait: "for the operator, at most 10 minutes, twice.",
 			Commands: []string{"oc apply --server-side" + files(dir, policyFile),
 				waitForPolicy + `'{.status.observedGeneration}'="$(oc get ` + policyObject +
 					` -o jsonpath='{.metadata.generation}')"`,
@@ -56,6 +59,7 @@ func Stages(o spec.OpenShift, dir string, sets []pinset.Set) (all []Stage) {
 		configs = append(configs, configFile(pool))
 	}
 	apply := Stage{Title: "Apply the MachineConfigs, and wait until all nodes have them",
+		Wait:     "for each pool at most an hour until the operator has rendered them, and one until its nodes have them.",
 		Commands: []string{"oc apply" + files(dir, configs...)}}
 	for _, pool := range o.PoolNames() {
 		of := pool

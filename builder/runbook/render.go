@@ -26,7 +26,8 @@ func Markdown(b Built) []byte {
 		kind = "a delta of"
 	}
 	fmt.Fprintf(&t, "# Runbook of %s %s\n%d images in a store of %s. Run the commands in this folder. "+
-		"`runbook.sh` does the steps marked with ►, in this order: run it again if it fails or is killed.\n",
+		"`runbook.sh` does the steps marked with ►, in this order: run it again if it fails or is killed. "+
+		"Times are estimates of the bytes at the rate that is named.\n",
 		kind, b.Title(), b.Images, bytesize.Format(b.Size))
 	if b.OpenShift != nil && !b.Delta {
 		t.WriteString("\nDo not apply what is in `manifests/` before its step: the operator would pull, and nodes reboot.\n")
@@ -48,7 +49,7 @@ func Markdown(b Built) []byte {
 			}
 		}
 		if s.Bytes > 0 {
-			fmt.Fprintf(&t, "- Bytes: %s\n", bytesize.Format(s.Bytes))
+			fmt.Fprintf(&t, "- Bytes: %s\n", took(s.Bytes, s.By))
 		}
 	}
 	return []byte(t.String())

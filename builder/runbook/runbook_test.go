@@ -15,6 +15,7 @@ import (
 	"github.com/pinbox/pinbox/builder/runbook"
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/fixtures"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -35,7 +36,7 @@ func forms() map[string]runbook.Built {
 	update := []openshift.Release{{Version: "4.20.5", Signatures: [][]byte{{1}}, Image: pinset.Image{
 		Repository: "quay.io/release", Digest: "sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"}}}
 	return map[string]runbook.Built{
-		"iso":    of(func(b *runbook.Built) { b.ISO = true }),
+		"iso":    of(func(b *runbook.Built) { b.ISO, b.ISOSize, b.Kubeadm = true, 9<<30, "v1.36.3" }),
 		"disk":   of(func(b *runbook.Built) { b.ISO, b.Installs = true, "/dev/sda" }),
 		"medium": of(func(b *runbook.Built) { b.ISO, b.Node.VolumeLabel = true, "SHIP" }),
 		"url":    of(func(b *runbook.Built) { b.Node.URL = "http://boot.lab/x/store.squashfs" }),
@@ -44,6 +45,14 @@ func forms() map[string]runbook.Built {
 		"folder": of(func(b *runbook.Built) { b.Node.Folder, b.Store, b.Sum = "/var/lib/pinbox/store", "store", "" }),
 		"delta":  of(func(b *runbook.Built) { b.Delta, b.Store = true, "delta.squashfs" }),
 		"thin":   of(func(b *runbook.Built) { b.Delta, b.Store, b.Made = true, "delta.thin", 1<<20 }),
+		"kubeadm": of(func(b *runbook.Built) {
+			b.Node.Path, b.Kubeadm, b.Size = layout.NodeStore, "v1.36.3", 2<<30
+		}),
+		"kubeadm-update": of(func(b *runbook.Built) { b.Delta, b.Store, b.Kubeadm = true, "delta.squashfs", "v1.37.0" }),
+		"microshift": of(func(b *runbook.Built) {
+			b.Node.Path, b.MicroShift, b.Size = layout.NodeStore, true, 2<<30
+		}),
+		"microshift-update": of(func(b *runbook.Built) { b.Delta, b.Store, b.MicroShift = true, "delta.squashfs", true }),
 		"openshift": of(func(b *runbook.Built) {
 			b.Node.Path, b.Sets = "/var/lib/pinbox/store.squashfs", sets
 			b.OpenShift = &spec.OpenShift{Version: "4.20", Podman: true}
@@ -64,6 +73,24 @@ func TestGolden(t *testing.T) {
 	for name, b := range forms() {
 		fixtures.Golden(t, "runbook-"+name+".txt", runbook.Markdown(b))
 		fixtures.Golden(t, "runbook-"+name+".sh", runbook.Shell(b))
+	}
+}
+
+// A time is never less than the bytes take at the rate that is named, and at most a third more, beyond a second.
+func TestTimes(t *testing.T) {
+	line := regexp.MustCompile(`- Bytes: .*about (\d+) (s|min|h) at 30 MB/s \(stick\)`)
+	for _, size := range []int64{1, 30_000_000, 5_399_999_999, 5_400_000_000, 20 << 30, 1 << 40} {
+		b := forms()["medium"]
+		b.Size = size
+		found := line.FindSubmatch(runbook.Markdown(b))
+		if found == nil {
+			t.Fatalf("%d bytes: got no time in\n%s", size, runbook.Markdown(b))
+		}
+		n, _ := strconv.Atoi(string(found[1]))
+		got := float64(n * map[string]int{"s": 1, "min": 60, "h": 3600}[string(found[2])])
+		if seconds := float64(size) / 30e6; got < seconds || got > seconds*4/3+1 {
+			t.Errorf("%d bytes: got %s, want about %.0f s", size, found[0], seconds)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/pinbox/pinbox/builder/spec"
 	"github.com/pinbox/pinbox/runtime/crio"
 	"github.com/pinbox/pinbox/storage/bytesize"
+	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 )
 
@@ -24,9 +25,14 @@ type Built struct {
 	Sum   string
 	// Node is where an appliance's store is on the node: one of these is set unless it is on the ISO.
 	Node Place
-	// ISO says that there is a live ISO, and Installs names the disk that it overwrites.
+	// ISO says that there is a live ISO, of ISOSize bytes, and Installs names the disk that it overwrites.
 	ISO      bool
+	ISOSize  int64
 	Installs string
+	// Kubeadm is the version of Kubernetes whose images kubeadm starts, as in v1.36.3, and MicroShift says that those of
+	// its packages are there; neither without such images.
+	Kubeadm    string
+	MicroShift bool
 	// Delta says that it is one. Made is the size of the store that a node makes of a thin one.
 	Delta bool
 	Made  int64
@@ -60,8 +66,9 @@ type Step struct {
 	Script bool
 	// Wait is what the step waits for, Check how to see that it worked.
 	Wait, Check, IfItFails string
-	// Bytes that are copied, for each node.
+	// Bytes that are copied, for each node, and by what.
 	Bytes int64
+	By    []Pace
 }
 
 // manifests is the folder of the objects for a cluster.
@@ -70,7 +77,7 @@ const manifests = "manifests"
 // Steps are all that is to be done, in their order.
 func Steps(b Built) []Step {
 	verify := Step{
-		Title: "Verify the folder", Commands: []string{"pinbox verify ."},
+		Title: "Verify the folder", Commands: []string{"pinbox verify ."}, Bytes: b.Size + b.ISOSize, By: []Pace{disk},
 		IfItFails: "copy or build the folder again: a file of it was changed.",
 	}
 	if b.Signed {
@@ -103,55 +110,119 @@ func check(script bool) Step {
 func attach(b Built) []Step {
 	s := Step{
 		Title:    "Attach the store on the node, as root",
-		Commands: []string{`pinbox-node attach "${1:-.}"`}, Script: true, Bytes: b.Size,
+		Commands: []string{`pinbox-node attach "${1:-.}"`}, Script: true, Bytes: b.Size, By: []Pace{disk},
 		Wait:      "the node copies the store and compares its sum; CRI-O and its containers keep running.",
 		IfItFails: "run it again: an interrupted copy continues. The error names a base that the node lacks.",
 	}
-	if b.Made > 0 {
+	if b.Made > 0 { // it takes the time of a processor, which is not known
+		s.By = nil
 		s.Wait = fmt.Sprintf("the node makes a store of %s of it; CRI-O and its containers keep running.",
 			bytesize.Format(b.Made))
 	}
-	return []Step{{
-		Title:    "Bring the folder to the node: as files, or as a medium that `attach /dev/sr0` reads",
-		Commands: []string{"pinbox medium . -o ../delta.iso"}, Bytes: b.Size,
+	steps := []Step{{
+		Title: "Bring the folder to the node, as files or as a medium that `attach /dev/sr0` reads; or once to a server of " +
+			"the site, for `sh runbook.sh https://SERVER/FOLDER/` on its nodes",
+		Commands: []string{"pinbox medium . -o ../delta.iso"}, Bytes: b.Size, By: []Pace{stick, link},
 	}, s, check(true)}
+	switch {
+	case b.Kubeadm != "":
+		steps = append(steps, Step{
+			Title: "Update the cluster once all machines have the store, unless it has " + b.Kubeadm + " already; " +
+				"on the other machines `kubeadm upgrade node`",
+			Commands: []string{"kubeadm upgrade apply " + b.Kubeadm},
+			Check:    "`kubectl get nodes` shows the version.", IfItFails: "run it again.",
+		})
+	case b.MicroShift:
+		steps = append(steps, Step{
+			Title:     "Update MicroShift, as root, and pin the images of its new lists (with the flags that `setup` had)",
+			Commands:  []string{"dnf update microshift", "pinbox-node setup", "pinbox-node status"},
+			Check:     "the exit code is 0.",
+			IfItFails: "`status` names images of the lists that the store lacks: build the delta of the lists of this version.",
+		})
+	}
+	return steps
+}
+
+// machines are the steps of an appliance for machines of kubeadm or MicroShift that have a system: setup, no Ignition.
+func machines(b Built) []Step {
+	has := "CRI-O, the kubelet and kubeadm"
+	if b.MicroShift {
+		has = "CRI-O and MicroShift"
+	}
+	return append([]Step{{
+		Title:     "Bring the folder and `pinbox-node` to each machine, which has " + has,
+		Commands:  []string{"cp -r . /media/STICK/out    # or: scp -r \"$PWD\" root@MACHINE:"},
+		Check:     "`sha256sum -c --quiet SHA256SUMS` in the copy prints nothing.",
+		IfItFails: "copy it again. FAT takes no file of 4 GiB: give the stick exFAT or ext4.",
+		Bytes:     b.Size, By: []Pace{stick, link},
+	}, {
+		Title: "Make a node of the machine, in the copy, as root", Script: true, Bytes: b.Size, By: []Pace{disk},
+		Commands: []string{"pinbox-node setup --store ."},
+		Wait:     "it copies the store and compares its sum, and restarts CRI-O the first time.",
+		IfItFails: "run it again: what is done is passed over. A machine of Ignition takes `config.ign` instead, " +
+			"and the store at " + b.Node.Path + ".",
+	}, check(true)}, start(b, true)...)
+}
+
+// start makes the cluster of nodes that have the images; script if it can be the script's.
+func start(b Built, script bool) []Step {
+	switch {
+	case b.Kubeadm != "":
+		return []Step{{
+			Title: "Make the cluster, on the first machine, as root; on the others run the `kubeadm join` that it prints",
+			Commands: []string{"kubeadm init --kubernetes-version " + b.Kubeadm +
+				" --cri-socket unix:///var/run/crio/crio.sock"},
+			Check:     "`kubectl get nodes` shows Ready once the network plugin is applied.",
+			IfItFails: "`kubeadm reset`, then again: the images stay.",
+		}}
+	case b.MicroShift:
+		return []Step{{
+			Title: "Start MicroShift, as root", Script: script, Commands: []string{"systemctl start microshift"},
+			Check:     "`oc get pods -A --kubeconfig /var/lib/microshift/resources/kubeadmin/kubeconfig` shows Running.",
+			IfItFails: "`journalctl -u microshift`.",
+		}}
+	}
+	return nil
 }
 
 // node are the steps of an appliance whose nodes have no operator, or are made by its ISO.
 func node(b Built) (steps []Step) {
-	hand := func(title string, bytes int64, commands ...string) {
-		steps = append(steps, Step{Title: title, Bytes: bytes, Commands: commands})
+	if (b.Kubeadm != "" || b.MicroShift) && !b.ISO && b.Node == (Place{Path: layout.NodeStore}) {
+		return machines(b)
+	}
+	hand := func(title string, bytes int64, by Pace, commands ...string) {
+		steps = append(steps, Step{Title: title, Bytes: bytes, By: []Pace{by}, Commands: commands})
 	}
 	switch p := b.Node; {
 	case p.VolumeLabel != "":
-		hand("Write the medium with the store, and plug it into the node", b.Size,
+		hand("Write the medium with the store, and plug it into the node", b.Size, stick,
 			"pinbox medium . -o ../medium.iso", "dd if=../medium.iso of=/dev/sdX bs=4M conv=fsync")
 	case p.URL != "":
-		hand(fmt.Sprintf("Copy `%s` and `pinbox-node` to the server, so that it serves `%s`", b.Store, p.URL), b.Size)
+		hand(fmt.Sprintf("Copy `%s` and `pinbox-node` to the server, so that it serves `%s`", b.Store, p.URL), b.Size, link)
 	}
 	if b.OpenShift != nil {
-		hand("Add the manifests to those of the installer, before it makes the base ISO", 0,
+		hand("Add the manifests to those of the installer, before it makes the base ISO", 0, 0,
 			"cp manifests/sets/*.yaml manifests/nodes/*.yaml CLUSTER/openshift/")
 	}
 	if b.ISO {
-		hand("Write the ISO to a stick", 0, "dd if=appliance.iso of=/dev/sdX bs=4M conv=fsync")
+		hand("Write the ISO to a stick", b.ISOSize, stick, "dd if=appliance.iso of=/dev/sdX bs=4M conv=fsync")
 		boot := "Boot the node from it"
 		if b.Installs != "" {
 			boot += ": it overwrites " + b.Installs + " without a question"
 		}
-		hand(boot, 0)
-		return append(steps, check(false))
+		hand(boot, 0, 0)
+		return append(append(steps, check(false)), start(b, false)...)
 	}
 	hand("Give the node `config.ign` as its Ignition config, and boot it; a machine without Ignition needs only "+
-		"`pinbox-node` (kubeadm, MicroShift)", 0)
+		"`pinbox-node` (kubeadm, MicroShift)", 0, 0)
 	if place := cmp.Or(b.Node.device(), b.Node.Folder); place != "" {
 		steps = append(steps, Step{
 			Title:    "Bring the folder to the node, and the store to its place, as root",
-			Commands: []string{choose(b, place)}, Script: true, Bytes: b.Size,
+			Commands: []string{choose(b, place)}, Script: true, Bytes: b.Size, By: []Pace{disk},
 			IfItFails: "run it again. A node with `config.ign` mounts the store when it is there, or at the next boot.",
 		})
 	}
-	return append(steps, check(true))
+	return append(append(steps, check(true)), start(b, true)...)
 }
 
 // choose brings the store to its place where Ignition has configured the node, and attaches it elsewhere.
@@ -212,7 +283,7 @@ func cluster(b Built) (steps []Step) {
 	if place := b.Node.device(); place != "" && b.Sum != "" {
 		look := on(has(b, place, "sudo "))
 		copied := Step{
-			Title: "Copy the store to each node that lacks it", Script: true, Bytes: b.Size,
+			Title: "Copy the store to each node that lacks it", Script: true, Bytes: b.Size, By: []Pace{link},
 			Commands: []string{each(look + " || {\n    " + on(write(b, place, "sudo ")) + " <" + b.Store +
 				" &&\n    " + look + "; }")},
 			IfItFails: "run it again: nodes that have the store are passed over.",
@@ -227,6 +298,7 @@ func cluster(b Built) (steps []Step) {
 		Title: "Wait until each node has mounted the store: the operator would pull before", Script: true,
 		Commands: []string{each(openshift.Until(
 			on("sudo test -s " + path.Join(crio.Slots()[0], "overlay-images/images.json"))))},
+		Wait:      "at most an hour for each node.",
 		IfItFails: "on the node: `journalctl -u pinbox-store`.",
 	}
 	for _, s := range openshift.Stages(*b.OpenShift, manifests, b.Sets) {
@@ -234,7 +306,7 @@ func cluster(b Built) (steps []Step) {
 			steps = append(steps, mounted)
 			mounted.Commands = nil
 		}
-		steps = append(steps, Step{Title: s.Title, Commands: s.Commands, Script: true,
+		steps = append(steps, Step{Title: s.Title, Commands: s.Commands, Script: true, Wait: s.Wait,
 			IfItFails: "run it again; `oc get mcp,co/machine-config` says what the operator waits for."})
 	}
 	return append(steps, check(false))
@@ -247,7 +319,8 @@ func update(b Built) []Step {
 		`grep -q "` + b.Sum + `.,[^}]*.state.:.mounted"`)
 	steps := []Step{
 		{
-			Title: "Copy the folder once to a web server of the site, or a medium to each node", Bytes: b.Size,
+			Title: "Copy the folder once to a web server of the site, or a medium to each node",
+			Bytes: b.Size, By: []Pace{stick, link},
 		},
 		nodes(*b.OpenShift),
 		{
@@ -255,7 +328,7 @@ func update(b Built) []Step {
 			Commands: []string{each(look + ` ||
     ssh "core@$node" "sudo pinbox-node attach '${1:?the URL of ` + b.Store +
 				`, or a path on the nodes}' --digest sha256:` + b.Sum + `"`)},
-			Script: true, Bytes: b.Size, Wait: "CRI-O and its containers keep running.",
+			Script: true, Bytes: b.Size, By: []Pace{link}, Wait: "CRI-O and its containers keep running.",
 			IfItFails: "run it again: an interrupted fetch continues.",
 		},
 	}

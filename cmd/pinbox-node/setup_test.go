@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pinbox/pinbox/builder/source"
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/fixtures/appliance"
 	"github.com/pinbox/pinbox/fixtures/crio"
@@ -14,6 +15,15 @@ import (
 // setUpMachine makes a node of a machine with CRI-O, reboots it, and undoes that: each twice, and killed in between.
 const setUpMachine = `set -ex
 settings="--set wait=10s --set reserve=0 --set retry=50ms"
+mkdir -p /run/bin
+cat >/run/bin/pinbox-node <<EOF # with the settings of this small machine, where pinbox-node need not be installed yet
+#!/bin/sh
+verb=\$1
+shift
+[ \$verb != setup ] || set -- $settings --wait 3m "\$@"
+exec /pinbox-node \$verb "\$@"
+EOF
+chmod +x /run/bin/pinbox-node
 etc() { (cd /etc && find . ! -name machine-id ! -name '*.part' | sort && find . -type f ! -name machine-id -exec sha256sum {} + | sort); }
 invocation() { systemctl show --property InvocationID --value crio.service; }
 killed() { # a command, at moments until it has ended
@@ -54,11 +64,13 @@ if [ ! -e /var/reboots ]; then
 		etc | diff /var/before -
 	done
 	killed /pinbox-node setup $settings
-	/pinbox-node setup $settings --store /appliance --wait 3m
+	grep -x "pinbox-node setup --store \." /appliance/runbook.sh
+	PATH=/run/bin:$PATH sh /appliance/runbook.sh
+	systemctl is-active microshift
 	started=$(invocation)
 	settled
 	/pinbox-node setup $settings --check
-	/pinbox-node setup $settings --store /appliance --wait 3m | grep "nothing was copied"
+	PATH=/run/bin:$PATH sh /appliance/runbook.sh | grep "nothing was copied"
 	[ $(invocation) = $started ]
 	grep stores/7 /etc/crio/crio.conf.d/50-pinbox-stores
 	skopeo inspect --raw containers-storage:$IMAGE && exit 1
@@ -122,6 +134,12 @@ func TestSetUpMachine(t *testing.T) {
 	registry, pins := fixtures.Samples(t)
 	o := appliance.Options(t, pins.Sets())
 	o.Appliance.Metadata.Name, o.Appliance.Metadata.Release = "ship-7", 1
+	releaseList := `{"release": {"base": "4.20.0"}, "images": {"a": "` + pins.Other + `"}}`
+	list := filepath.Join(t.TempDir(), "release-x86_64.json")
+	if err := os.WriteFile(list, []byte(releaseList), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	o.Appliance.Spec.Sources = append(o.Appliance.Spec.Sources, source.Entry{Source: &source.ImageLists{list}})
 	appliance.Build(t, o)
 	if err := registry.Close(); err != nil {
 		t.Fatal(err)
@@ -142,8 +160,8 @@ func TestSetUpMachine(t *testing.T) {
 		"etc/containers/registries.conf":                   "unqualified-search-registries = []\n",
 		"etc/hosts":                                        "127.0.0.1 localhost\n",
 		"etc/resolv.conf":                                  "",
-		"usr/share/microshift/release/release-x86_64.json": `{"release": {"base": "4.20.0"}, "images": {"a": "` +
-			pins.Other + `"}}`,
+		"usr/share/microshift/release/release-x86_64.json": releaseList,
+		"usr/lib/systemd/system/microshift.service":        "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n",
 		"etc/systemd/system/check.service": `[Unit]
 Requires=multi-user.target
 After=multi-user.target

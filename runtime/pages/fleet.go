@@ -1,19 +1,27 @@
 package pages
 
 import (
-	_ "embed" // the body
+	_ "embed" // body and style
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/pinbox/pinbox/runtime/fleet"
 	"github.com/pinbox/pinbox/storage/bytesize"
 	"github.com/pinbox/pinbox/storage/page"
 )
 
-//go:embed fleet.html
-var body string
+var (
+	//go:embed fleet.html
+	body string
+	//go:embed fleet.css
+	style string
+)
 
 // Fleet writes the page of a fleet. program names the program that makes it, with its version.
 func Fleet(w io.Writer, s fleet.Summary, program string) error {
@@ -25,12 +33,39 @@ func Fleet(w io.Writer, s fleet.Summary, program string) error {
 		}
 		notes = append(notes, text+".")
 	}
+	signs := signs(s.NotReady)
 	p := page.Page{
 		Title: "Fleet", About: "the images of many nodes", Notes: notes, Program: program,
 		Summary: fmt.Sprintf("%d of %d nodes are ready", s.Ready, s.Nodes),
-		Body:    body, Of: s, Funcs: template.FuncMap{"at": at, "bytes": bytesize.Format, "long": Long},
+		Body:    body, Style: template.CSS(style), Of: s, Funcs: template.FuncMap{
+			"at": at, "bytes": bytesize.Format, "long": Long, "colour": colour,
+			"sign": func(reason int) string { return signs[reason] },
+		},
 	}
 	return p.Write(w)
+}
+
+// signs are what tiles have for each reason, so that nobody needs their colours: a letter of it that no other has.
+func signs(reasons []fleet.Reason) (all []string) {
+	for n, r := range reasons {
+		sign := strconv.Itoa(n)
+		for _, letter := range strings.ToUpper(r.Reason) {
+			if unicode.IsLetter(letter) && !slices.Contains(all, string(letter)) {
+				sign = string(letter)
+				break
+			}
+		}
+		all = append(all, sign)
+	}
+	return all
+}
+
+// colour is that of nodes that are not ready for a reason: of what is busy nobody has to take care.
+func colour(reason string) string {
+	if reason == fleet.Pulling {
+		return "busy"
+	}
+	return "bad"
 }
 
 // at formats a time; "" for a zero one.

@@ -3,6 +3,7 @@ package pages_test
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,13 +39,13 @@ func summary() fleet.Summary {
 }
 
 // openFleet writes the page of a fleet, and opens it in a browser.
-func openFleet(t *testing.T) *browser.Page {
+func openFleet(t *testing.T, s fleet.Summary) *browser.Page {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "page.html"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := pages.Fleet(f, summary(), "pinbox 1.2.3"); err != nil {
+	if err := pages.Fleet(f, s, "pinbox 1.2.3"); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -67,7 +68,7 @@ func TestPageGolden(t *testing.T) {
 
 // The rows of a table, as a reader sees them, say what is there, what is missing, why, and for how long.
 func TestWhatPagesSay(t *testing.T) {
-	fleetPage := openFleet(t)
+	fleetPage := openFleet(t, summary())
 	fleetPage.Load(1280, "footer")
 	for _, test := range []struct {
 		section string
@@ -97,7 +98,7 @@ func TestWhatPagesSay(t *testing.T) {
 
 // A real browser shows the page without a word on its console, runs nothing of what it shows, and leaves nobody out.
 func TestPagesInABrowser(t *testing.T) {
-	page := openFleet(t)
+	page := openFleet(t, summary())
 	page.Load(1280, "footer")
 	if log := page.Console(); len(log) > 0 {
 		t.Errorf("got on the console\n%s\nwant nothing", strings.Join(log, "\n"))
@@ -109,8 +110,12 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 	page.CheckAccess(t)
 	// Who has only a keyboard reaches each table, to scroll it.
-	var tables int
+	var tables, links int
 	page.Run("document.querySelectorAll('table').length", &tables)
+	page.Run("document.querySelectorAll('a').length", &links) // of the map, which is before them
+	for range links {
+		page.Press("Tab")
+	}
 	for range tables {
 		page.Press("Tab")
 		var reached bool
@@ -124,9 +129,59 @@ func TestPagesInABrowser(t *testing.T) {
 	}
 }
 
+// A thousand nodes are on the first screen of a laptop, each with a sign of its state and a link to its row; on a
+// telephone nothing is cut.
+func TestMapOfManyNodes(t *testing.T) {
+	s := fleet.Summary{Time: now, Nodes: 1000, Ready: 960, BytesToGo: 1 << 30, ETA: now.Add(time.Hour)}
+	for _, reason := range []string{"auth", fleet.Silent, "space", fleet.Pulling} {
+		r := fleet.Reason{Reason: reason}
+		for n := range 10 {
+			r.Nodes = append(r.Nodes, fleet.NodeText{Node: fmt.Sprintf("%s-%d", reason, n)})
+		}
+		s.NotReady = append(s.NotReady, r)
+	}
+	for n := range s.Ready {
+		s.ReadyNodes = append(s.ReadyNodes, fmt.Sprintf("node-%d", n))
+	}
+	page := openFleet(t, s)
+	for _, screen := range []struct{ width, bottom int }{{400, 1 << 20}, {1280, 800}} {
+		page.Load(screen.width, "footer")
+		var got struct {
+			Tiles, Outside, Small, Lost, Cut int
+			Legend, Signs                    string
+		}
+		page.Run(fmt.Sprintf(`(() => {
+			const tiles = [...document.querySelectorAll(".tiles .tile")], root = document.documentElement;
+			const count = test => tiles.filter(test).length;
+			return {
+				Tiles: tiles.length,
+				Outside: count(t => (b => b.left < 0 || b.right > %d || b.bottom > %d)(t.getBoundingClientRect())),
+				Small: count(t => (b => b.width < 22 || b.height < 22)(t.getBoundingClientRect())),
+				Lost: count(t => !(document.querySelector(t.hash) ?.innerText ?? "").startsWith(t.title.split(":")[0])),
+				Cut: root.scrollWidth - root.clientWidth,
+				Legend: document.querySelector(".legend").innerText.replaceAll(/\s+/g, " "),
+				Signs: [...new Set(tiles.map(t => t.innerText + " " + t.title.split(": ")[1]))].join(" "),
+			};
+		})()`, screen.width, screen.bottom), &got)
+		if got.Tiles != s.Nodes || got.Outside+got.Small+got.Lost+got.Cut > 0 {
+			t.Errorf("%d columns: got %+v, want %d tiles, and none outside, small or without its row", screen.width, got, s.Nodes)
+		}
+		if want := "A auth: 10 S silent: 10 P space: 10 U pulling: 10 · ready: 960"; got.Legend != want {
+			t.Errorf("got the legend %q, want %q", got.Legend, want)
+		}
+		if want := "A auth S silent P space U pulling · ready"; got.Signs != want {
+			t.Errorf("got the signs %q, want %q", got.Signs, want)
+		}
+		var ms float64
+		page.Run("performance.getEntriesByType('navigation')[0].loadEventEnd", &ms)
+		t.Logf("%d columns: opened in %.0f ms", screen.width, ms)
+	}
+	page.CheckPictures(t, "fleet-many")
+}
+
 // The page looks as it did.
 func TestGoldenPictures(t *testing.T) {
-	page := openFleet(t)
+	page := openFleet(t, summary())
 	page.Load(1280, "footer")
 	page.CheckPictures(t, "fleet")
 }
