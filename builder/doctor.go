@@ -1,6 +1,7 @@
 package builder
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,16 +43,16 @@ func Examine(ctx context.Context, o Options) []Finding {
 	if err != nil {
 		return []Finding{{Thing: "appliance", Err: err}}
 	}
-	program, kept, err := openProgram(o)
-	programName := strings.Join(kept, "; ")
+	program, programSays, err := openProgram(o)
 	if program != nil {
-		programName = program.Name()
+		programSays = append(programSays, program.Name())
 		defer program.Close()
 	}
-	packs, unusable, cacheErr := o.Cache.open()
+	packs, cacheSays, cacheErr := o.Cache.open()
+	cacheSays = append(cacheSays, cmp.Or(o.Cache.Dir, "none"))
 	all := []Finding{
-		{Thing: "pinbox-node for " + string(o.Appliance.Spec.Platform), Says: programName, Err: err},
-		{Thing: "cache", Says: strings.Join(append(unusable, o.Cache.Dir), " "), Err: cacheErr},
+		{Thing: "pinbox-node for " + string(o.Appliance.Spec.Platform), Says: strings.Join(programSays, "; "), Err: err},
+		{Thing: "cache", Says: strings.Join(cacheSays, "; "), Err: cacheErr},
 	}
 
 	p := &plan{spec: o.Appliance.Spec}

@@ -82,7 +82,8 @@ func (p Program) report(stderr io.Writer, cmd *cobra.Command, err error) int {
 		_ = json.NewEncoder(stderr).Encode(f) // the error cannot be reported elsewhere
 		return f.Code
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", p.Root.Name(), f.Error)
+	Word(stderr, Red, p.Root.Name()+":")
+	fmt.Fprintf(stderr, " %s\n", f.Error)
 	if f.Hint != "" {
 		fmt.Fprintf(stderr, "hint: %s\n", f.Hint)
 	}

@@ -82,7 +82,8 @@ func (shown shownStatus) print(w io.Writer) error {
 		fmt.Fprintln(w, e)
 	}
 	for _, text := range s.Warnings {
-		fmt.Fprintln(w, "warning: "+text)
+		cli.Word(w, cli.Yellow, "warning:")
+		fmt.Fprintln(w, " "+text)
 	}
 	if len(s.Unpinned) > 0 {
 		fmt.Fprintf(w, "%d images on the node are not in a set any more\n", len(s.Unpinned))

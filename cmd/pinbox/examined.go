@@ -20,6 +20,9 @@ type examined struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
+// stateColours are those of the states on a terminal.
+var stateColours = map[string]cli.Colour{"ok": cli.Green, "warning": cli.Yellow, "fails": cli.Red}
+
 // printExamined prints what was found. The exit code is that of the first thing that fails.
 func printExamined(cmd *cobra.Command, output cli.Output, findings []builder.Finding) error {
 	program := cli.Program{Root: cmd.Root(), System: systemErrors}
@@ -48,14 +51,16 @@ func writeExamined(cmd *cobra.Command, output cli.Output, all []examined) error 
 	if !output.Text() {
 		return output.Encode(cmd.OutOrStdout(), all)
 	}
-	var text strings.Builder
+	w := cmd.OutOrStdout()
 	for _, e := range all {
 		says := e.Says
 		if e.Hint != "" {
 			says += "\nhint: " + e.Hint
 		}
-		fmt.Fprintf(&text, "%-8s %s: %s\n", e.State, e.Thing, strings.ReplaceAll(says, "\n", "\n         "))
+		cli.Word(w, stateColours[e.State], fmt.Sprintf("%-8s", e.State))
+		if _, err := fmt.Fprintf(w, " %s: %s\n", e.Thing, strings.ReplaceAll(says, "\n", "\n         ")); err != nil {
+			return err
+		}
 	}
-	_, err := fmt.Fprint(cmd.OutOrStdout(), text.String())
-	return err
+	return nil
 }

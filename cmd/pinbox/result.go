@@ -25,7 +25,8 @@ import (
 
 func printWarnings(cmd *cobra.Command, warnings []string) {
 	for _, w := range warnings {
-		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+		cli.Word(cmd.ErrOrStderr(), cli.Yellow, "warning:")
+		fmt.Fprintf(cmd.ErrOrStderr(), " %s\n", w)
 	}
 }
 

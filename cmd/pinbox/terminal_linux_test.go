@@ -117,6 +117,43 @@ func TestInterruptAtAQuestion(t *testing.T) {
 	}
 }
 
+// On a terminal, words that say what is wrong have colours, unless somebody wants none.
+func TestColoursOfWords(t *testing.T) {
+	const red, green = "\x1b[31m", "\x1b[32m"
+	for name, test := range map[string]struct {
+		variable, value string
+		want            []string
+	}{
+		"colours":  {"TERM", "xterm", []string{green + "ok      \x1b[0m cache", red + "fails   \x1b[0m ", red + "pinbox:\x1b[0m "}},
+		"NO_COLOR": {"NO_COLOR", "1", []string{"ok       cache", "fails    ", "pinbox: "}},
+		"dumb":     {"TERM", "dumb", []string{"ok       cache", "fails    ", "pinbox: "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("NO_COLOR", "")
+			t.Setenv("TERM", "xterm")
+			t.Setenv(test.variable, test.value)
+			screen := ""
+			for _, args := range [][]string{
+				{"doctor", "--set", "no-such-file", "--no-cache"}, {"plan", "--set", "no-such-file"},
+			} {
+				cmd, _, shown := onTerminal(t, append(args, "--quiet")...)
+				screen += rest(t, shown)
+				if err := cmd.Wait(); err == nil {
+					t.Errorf("%v: got no error, want one", args)
+				}
+			}
+			for _, want := range test.want {
+				if !strings.Contains(screen, want) {
+					t.Errorf("got %q, want %q in it", screen, want)
+				}
+			}
+			if name != "colours" && strings.Contains(screen, "\x1b[3") {
+				t.Errorf("got %q, want no colours", screen)
+			}
+		})
+	}
+}
+
 // holding is an answer whose second half waits.
 type holding struct {
 	http.ResponseWriter
