@@ -189,6 +189,13 @@ func TestImagesAsMounted(t *testing.T) {
 				if diff := cmp.Diff(want[pin], viewOf(t, images, pin)); diff != "" {
 					t.Errorf("%s (-mounted +look):\n%s", pin, diff)
 				}
+				img, err := look.Find(images.Images, pin)
+				if err == nil {
+					_, err = images.Extract(t.Context(), img, filepath.Join(t.TempDir(), "image"), progress.Hooks{})
+				}
+				if err != nil {
+					t.Errorf("%s: %v", pin, err)
+				}
 			}
 		})
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
+	"github.com/pinbox/pinbox/storage/squashfs"
 )
 
 // Extracted is an image that was written.
@@ -120,8 +121,11 @@ func (w writer) layer(ctx context.Context, l layer) (size int64, err error) {
 		return 0, err
 	}
 	defer f.Abort()
-	record := layout.Layer{ID: l.ID, Parent: l.Parent, UncompressedDigest: l.DiffID}
-	if err := audit.WriteLayer(ctx, l.files, record, f); err != nil {
+	record, files := layout.Layer{ID: l.ID, Parent: l.Parent, UncompressedDigest: l.DiffID}, l.files
+	if _, image := files.(*squashfs.Reader); !image {
+		files = onDisk{tree{files, folderOf(l.ID)}}
+	}
+	if err := audit.WriteLayer(ctx, files, record, f); err != nil {
 		return 0, err
 	}
 	fi, err := f.Stat()

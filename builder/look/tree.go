@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -86,3 +87,21 @@ func (t tree) ReadDir(name string) (names []string, err error) {
 }
 
 func (t tree) Open(name string) (io.ReadCloser, error) { return t.files.Open(path.Join(t.root, name)) }
+
+// onDisk is the store of a layer on a disk. In a tar stream, names may lead through links of the layer: as in a
+// container, these do not lead out of it.
+type onDisk struct{ tree }
+
+func (d onDisk) Open(name string) (fs.File, error) {
+	if below, ok := strings.CutPrefix(name, d.root+"/"); ok {
+		n, err := View{d.tree}.resolve(below)
+		if err == nil && !n.Mode.isRegular() { // to open a pipe would block
+			err = wrong(n.path, fs.ErrNotExist)
+		}
+		if err != nil {
+			return nil, err
+		}
+		name = path.Join(d.root, n.path)
+	}
+	return d.files.Open(name)
+}
