@@ -365,6 +365,38 @@ func TestExtractOfADamagedStore(t *testing.T) {
 	}
 }
 
+// A file that a folder lacks is damage, as a wrong one is.
+func TestExtractOfAFolderThatLacksAFile(t *testing.T) {
+	fixtures.NeedRoot(t)
+	registry, _ := appliance.Registry(t)
+	pin, err := registry.PushStack(t.Context(), "site/app", 3000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := appliance.Options(t, sample.Set("worker", pin))
+	o.Appliance.Spec.Store.Format = format.Dir
+	appliance.Build(t, o)
+	files, err := filepath.Glob(filepath.Join(o.Out, "store/overlay/*/diff/data/0-3000"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got the files %v, %v; want one", files, err)
+	}
+	for name, change := range map[string]func() error{
+		"other content": func() error { return os.WriteFile(files[0], bytes.Repeat([]byte("x"), 3000), 0o644) },
+		"no file":       func() error { return os.Remove(files[0]) },
+		"a pipe": func() error {
+			return errors.Join(os.Remove(files[0]), syscall.Mkfifo(files[0], 0o644))
+		},
+	} {
+		if err := errors.Join(fault.Ignore(os.Remove(files[0]), fs.ErrNotExist), os.WriteFile(files[0], nil, 0o644), change()); err != nil {
+			t.Fatal(name, err)
+		}
+		err := extract(t.Context(), o.Out, filepath.Join(t.TempDir(), "image"))
+		if f := fault.Of(err); f == nil || f.Exit != fault.Damaged {
+			t.Errorf("%s: got %v, want exit code %d", name, err, fault.Damaged)
+		}
+	}
+}
+
 // extract writes the only image of a store.
 func extract(ctx context.Context, store, out string) (err error) {
 	r, err := release.Open(store, nil)

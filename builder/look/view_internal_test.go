@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"path"
@@ -38,6 +39,9 @@ func (l fake) Lstat(name string) (File, error) {
 }
 
 func (l fake) ReadDir(name string) (names []string, err error) {
+	if f, err := l.Lstat(name); err != nil || !f.Mode.IsDir() {
+		return nil, errors.Join(err, syscall.ENOTDIR)
+	}
 	for p := range l {
 		if path.Dir(p) == name && p != "." {
 			names = append(names, path.Base(p))
@@ -99,7 +103,7 @@ func TestPaths(t *testing.T) {
 		fake{
 			"etc": "dir", "etc/passwd": "below", "etc/old": "old", "usr": "dir", "usr/lib": "dir", "usr/lib/x": "x",
 			"lib": "-> usr/lib", "abs": "-> /usr/lib", "out": "-> ../../../../etc/passwd", "loop": "-> loop", "pipe": "pipe",
-			"gone": "-> etc/old", "dangling": "-> /no/such/file",
+			"gone": "-> etc/old", "dangling": "-> /no/such/file", "etc/abs": "-> /usr/lib",
 		},
 		fake{"etc": "dir", "etc/passwd": "above", "etc/old": "gone", "usr": "dir", "usr/lib": "dir", "usr/lib/y": "y"},
 	)
@@ -113,6 +117,7 @@ func TestPaths(t *testing.T) {
 		"/../../etc/passwd":     {"above", nil},
 		"/lib/x":                {"x", nil},
 		"/abs/y":                {"y", nil},
+		"/etc/abs/y":            {"y", nil},
 		"/lib/../../etc/passwd": {"above", nil}, // the parent of usr/lib, and then the root's
 		"/out":                  {"above", nil},
 		"/etc/old":              {"", fs.ErrNotExist},
@@ -173,6 +178,20 @@ func TestMode(t *testing.T) {
 		if got := Mode(mode).String(); got != want {
 			t.Errorf("%v: got %q, want %q", mode, got, want)
 		}
+	}
+}
+
+func TestChainOfLinks(t *testing.T) {
+	layer := fake{"41": "file"}
+	for i := range 41 {
+		layer[fmt.Sprint(i)] = fmt.Sprintf("-> %d", i+1)
+	}
+	var got bytes.Buffer
+	if err := viewOf(layer).Copy(t.Context(), "1", &got); err != nil || got.String() != "file" {
+		t.Errorf("40 links: got %q, %v; want the file", got.String(), err)
+	}
+	if err := viewOf(layer).Copy(t.Context(), "0", &got); !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("41 links: got %v, want %v", err, syscall.ELOOP)
 	}
 }
 
