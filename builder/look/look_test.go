@@ -36,8 +36,8 @@ import (
 	"github.com/pinbox/pinbox/fixtures/sample"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/layout"
-	"github.com/pinbox/pinbox/storage/release"
 	"github.com/pinbox/pinbox/storage/root"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 func TestMain(m *testing.M) {
@@ -58,16 +58,7 @@ func opened(t *testing.T, names ...string) *look.Images {
 
 func open(t *testing.T, names ...string) (*look.Images, error) {
 	t.Helper()
-	var all []*release.Release
-	for _, name := range names {
-		r, err := release.Open(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { r.Close() })
-		all = append(all, r)
-	}
-	images, err := look.Open(t.Context(), all, progress.Hooks{})
+	images, err := look.Open(t.Context(), names, signature.Keys{}, progress.Hooks{})
 	if err == nil {
 		t.Cleanup(func() {
 			if err := images.Close(); err != nil {
@@ -81,11 +72,7 @@ func open(t *testing.T, names ...string) (*look.Images, error) {
 // viewOf returns the files of an image, as described has them of a mount.
 func viewOf(t *testing.T, images *look.Images, name string) map[string]string {
 	t.Helper()
-	img, err := look.Find(images.Images, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	v, err := images.View(img)
+	v, err := images.View(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,11 +176,7 @@ func TestImagesAsMounted(t *testing.T) {
 				if diff := cmp.Diff(want[pin], viewOf(t, images, pin)); diff != "" {
 					t.Errorf("%s (-mounted +look):\n%s", pin, diff)
 				}
-				img, err := look.Find(images.Images, pin)
-				if err == nil {
-					_, err = images.Extract(t.Context(), img, filepath.Join(t.TempDir(), "image"), progress.Hooks{})
-				}
-				if err != nil {
+				if _, err := images.Extract(t.Context(), pin, filepath.Join(t.TempDir(), "image"), progress.Hooks{}); err != nil {
 					t.Errorf("%s: %v", pin, err)
 				}
 			}
@@ -210,7 +193,7 @@ func TestExtract(t *testing.T) {
 	images := opened(t, o.Out)
 	for n, locked := range images.Images {
 		dir := filepath.Join(t.TempDir(), "image")
-		got, err := images.Extract(t.Context(), locked, dir, progress.Hooks{})
+		got, err := images.Extract(t.Context(), locked.Pin, dir, progress.Hooks{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -302,22 +285,14 @@ func TestDeltas(t *testing.T) {
 			if diff := cmp.Diff(viewOf(t, want, pin), viewOf(t, images, pin)); diff != "" {
 				t.Errorf("thin %t: %s (-whole store +delta):\n%s", thin, pin, diff)
 			}
-			img, err := look.Find(images.Images, pin)
-			if err != nil {
-				t.Fatal(err)
-			}
 			dir := filepath.Join(t.TempDir(), "image")
-			if _, err := images.Extract(t.Context(), img, dir, progress.Hooks{}); err != nil {
+			if _, err := images.Extract(t.Context(), pin, dir, progress.Hooks{}); err != nil {
 				t.Errorf("thin %t: %s: %v", thin, pin, err)
 			}
 		}
 		alone, err := open(t, o.Out)
 		if err == nil {
-			img, failed := look.Find(alone.Images, pins[1][0])
-			if failed != nil {
-				t.Fatal(failed)
-			}
-			_, err = alone.View(img)
+			_, err = alone.View(pins[1][0])
 		}
 		if f := fault.Of(err); !errors.Is(err, look.ErrNoLayer) || f.Exit != fault.Input || !strings.Contains(f.Hint, "--base") {
 			t.Errorf("thin %t: without its base, got %v; want %v", thin, err, look.ErrNoLayer)
@@ -399,17 +374,12 @@ func TestExtractOfAFolderThatLacksAFile(t *testing.T) {
 
 // extract writes the only image of a store.
 func extract(ctx context.Context, store, out string) (err error) {
-	r, err := release.Open(store, nil)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	images, err := look.Open(ctx, []*release.Release{r}, progress.Hooks{})
+	images, err := look.Open(ctx, []string{store}, signature.Keys{}, progress.Hooks{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, images.Close()) }()
-	_, err = images.Extract(ctx, images.Images[0], out, progress.Hooks{})
+	_, err = images.Extract(ctx, images.Images[0].Pin, out, progress.Hooks{})
 	return err
 }
 

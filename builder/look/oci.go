@@ -37,11 +37,13 @@ type Extracted struct {
 	Layers   int           `json:"layers"`
 }
 
-// Extract writes an image as an OCI image layout to a new folder. Each layer is the tar stream with its DiffID, and the
-// configuration is that in the store.
-func (im *Images) Extract(
-	ctx context.Context, img pinset.LockedImage, dir string, hooks progress.Hooks,
-) (e Extracted, err error) {
+// Extract writes the image that a text stands for as an OCI image layout to a new folder. Each layer is the tar stream
+// with its DiffID, and the configuration is that in the store.
+func (im *Images) Extract(ctx context.Context, text, dir string, hooks progress.Hooks) (e Extracted, err error) {
+	img, err := Find(im.Images, text)
+	if err != nil {
+		return e, err
+	}
 	layers, config, err := im.layers(img)
 	if err != nil {
 		return e, err

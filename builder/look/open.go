@@ -19,6 +19,7 @@ import (
 	"github.com/pinbox/pinbox/storage/layout"
 	"github.com/pinbox/pinbox/storage/pinset"
 	"github.com/pinbox/pinbox/storage/release"
+	"github.com/pinbox/pinbox/storage/signature"
 )
 
 // Errors of stores.
@@ -42,17 +43,28 @@ type Images struct {
 	tmp       string // "" before it is needed
 }
 
-// Open opens the store of the first release. The others are those that a delta needs; of a thin delta, the store that
-// nodes have is made in a temporary file. The caller closes the Images, and then the releases.
-func Open(ctx context.Context, releases []*release.Release, hooks progress.Hooks) (im *Images, err error) {
+// Open opens releases, and the store of the first. The others are those that a delta needs; of a thin delta, the store
+// that nodes have is made in a temporary file. With keys, the sums of all must be signed, and the stores are compared
+// with them. The caller closes the Images.
+func Open(ctx context.Context, names []string, keys signature.Keys, hooks progress.Hooks) (im *Images, err error) {
 	im = &Images{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, im.Close())
 		}
 	}()
-	var waiting []*release.Release // thin deltas
-	for n, r := range releases {
+	var whole, thin []*release.Release
+	for n, name := range names {
+		r, err := release.Open(name, keys)
+		if err != nil {
+			return im, err
+		}
+		im.opened = append(im.opened, r)
+		if !keys.IsEmpty() {
+			if err := check(ctx, r, hooks); err != nil {
+				return im, err
+			}
+		}
 		files, err := filesOf(r)
 		if err != nil {
 			return im, err
@@ -64,16 +76,16 @@ func Open(ctx context.Context, releases []*release.Release, hooks progress.Hooks
 			lock, err = records.Lock()
 			im.Images, im.documents = lock.Images, records
 		}
-		if err != nil {
+		switch {
+		case err != nil:
 			return im, fmt.Errorf("%s: %w", r.Name, err)
-		}
-		if d.Thin != nil {
-			waiting = append(waiting, r)
-		} else {
-			im.stores = append(im.stores, files)
+		case d.Thin != nil:
+			thin = append(thin, r)
+		default:
+			whole, im.stores = append(whole, r), append(im.stores, files)
 		}
 	}
-	return im, im.rebuild(ctx, waiting, releases, hooks)
+	return im, im.rebuild(ctx, thin, whole, hooks)
 }
 
 // filesOf opens the store of a release, in any form.
@@ -91,9 +103,9 @@ func filesOf(r *release.Release) (files fs.FS, err error) {
 	return files, err
 }
 
-// Close removes what was made, and closes no release.
+// Close closes the releases, and removes what was made.
 func (im *Images) Close() (err error) {
-	for _, o := range im.opened {
+	for _, o := range slices.Backward(im.opened) {
 		err = errors.Join(err, o.Close())
 	}
 	if im.tmp != "" {
@@ -103,7 +115,7 @@ func (im *Images) Close() (err error) {
 }
 
 // rebuild makes the stores of thin deltas, each when all that it requires is there.
-func (im *Images) rebuild(ctx context.Context, waiting, releases []*release.Release, hooks progress.Hooks) (err error) {
+func (im *Images) rebuild(ctx context.Context, waiting, whole []*release.Release, hooks progress.Hooks) (err error) {
 	if len(waiting) == 0 {
 		return nil
 	}
@@ -111,8 +123,8 @@ func (im *Images) rebuild(ctx context.Context, waiting, releases []*release.Rele
 		return err
 	}
 	var there []*release.Store
-	for _, r := range releases {
-		if s, err := r.Whole(); err == nil && s != nil && !slices.Contains(waiting, r) {
+	for _, r := range whole {
+		if s, err := r.Whole(); err == nil && s != nil { // a folder is no base of a delta
 			there = append(there, s)
 		}
 	}
@@ -126,12 +138,11 @@ func (im *Images) rebuild(ctx context.Context, waiting, releases []*release.Rele
 			return err
 		}
 		hooks.Begin("rebuild "+s.Name, 0)
-		whole, err := base.Rebuild(ctx, s, there, im.tmp, nil)
-		if err != nil {
+		if s, err = base.Rebuild(ctx, s, there, im.tmp, nil); err != nil {
 			return err
 		}
-		im.opened, there = append(im.opened, whole), append(there, whole)
-		files, err := whole.Files()
+		im.opened, there = append(im.opened, s), append(there, s)
+		files, err := s.Files()
 		if err != nil {
 			return err
 		}
@@ -190,8 +201,12 @@ func (im *Images) layers(img pinset.LockedImage) (all []layer, config []byte, er
 	return all, config, nil
 }
 
-// View returns the files of an image.
-func (im *Images) View(img pinset.LockedImage) (v View, err error) {
+// View returns the files of the image that a text stands for: see Find.
+func (im *Images) View(text string) (v View, err error) {
+	img, err := Find(im.Images, text)
+	if err != nil {
+		return nil, err
+	}
 	layers, _, err := im.layers(img)
 	for _, l := range slices.Backward(layers) {
 		v = append(v, tree{l.files, folderOf(l.ID)})
@@ -207,8 +222,8 @@ func missing(err error) error {
 	return err
 }
 
-// Check compares the store of a release with its sums, which were verified when it was opened with keys.
-func Check(ctx context.Context, r *release.Release, hooks progress.Hooks) error {
+// check compares the store of a release with its sums, which were verified when it was opened with keys.
+func check(ctx context.Context, r *release.Release, hooks progress.Hooks) error {
 	sums, err := r.Sums()
 	if err != nil {
 		return err

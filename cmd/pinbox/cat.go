@@ -3,7 +3,6 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/pinbox/pinbox/builder/look"
 	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/cmd/cli"
 )
@@ -18,12 +17,19 @@ func catCommand() *cobra.Command {
 image, and never out of it.` + lookedHelp,
 		Args: cobra.ExactArgs(3), ValidArgsFunction: cli.FileArgs(1, "iso", "squashfs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			images, err := from.open(cmd, args[0], progress.Hooks{})
+			if err != nil {
+				return err
+			}
+			defer images.Close()
+			v, err := images.View(args[1])
+			if err != nil {
+				return err
+			}
 			stdout, _ := cli.Content(cmd.OutOrStdout())
-			return from.view(cmd.Context(), args[0], args[1], progress.Hooks{}, func(v look.View) error {
-				return v.Copy(cmd.Context(), args[2], stdout)
-			})
+			return v.Copy(cmd.Context(), args[2], stdout)
 		},
 	}
-	from.add(cmd.Flags())
+	from.add(cmd)
 	return cmd
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/pinbox/pinbox/builder/look"
+	"github.com/pinbox/pinbox/builder/progress"
 	"github.com/pinbox/pinbox/cmd/cli"
-	"github.com/pinbox/pinbox/storage/pinset"
 )
 
 func extractCommand() *cobra.Command {
@@ -27,12 +27,7 @@ the pin. Its name there is its first tag, or else the repository and 12 digits o
 				return cli.Usagef("name the folder to make with --oci")
 			}
 			progress := cli.NewProgress(cmd, output)
-			var e look.Extracted
-			err := from.image(cmd.Context(), args[0], args[1], hooks(progress),
-				func(images *look.Images, img pinset.LockedImage) (err error) {
-					e, err = images.Extract(cmd.Context(), img, dir, hooks(progress))
-					return err
-				})
+			e, err := from.extract(cmd, args[0], args[1], dir, hooks(progress))
 			progress.Close()
 			if err != nil {
 				return err
@@ -45,10 +40,21 @@ the pin. Its name there is its first tag, or else the repository and 12 digits o
 			return err
 		},
 	}
-	from.add(cmd.Flags())
+	from.add(cmd)
 	cmd.Flags().StringVar(&dir, "oci", "", "`DIR` to make, with the OCI layout")
 	output.Add(cmd.Flags())
 	cli.Under("Output", cmd.Flags())
 	cli.AddProgress(cmd)
 	return cmd
+}
+
+func (l *looked) extract(
+	cmd *cobra.Command, name, image, dir string, hooks progress.Hooks,
+) (e look.Extracted, err error) {
+	images, err := l.open(cmd, name, hooks)
+	if err != nil {
+		return e, err
+	}
+	defer images.Close()
+	return images.Extract(cmd.Context(), image, dir, hooks)
 }

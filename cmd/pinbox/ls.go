@@ -25,27 +25,25 @@ image, by default its root, as a container sees them: without what upper layers 
 		Args: cobra.RangeArgs(1, 3), ValidArgsFunction: cli.FileArgs(1, "iso", "squashfs"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			progress := cli.NewProgress(cmd, output)
-			defer progress.Close()
-			out := cmd.OutOrStdout()
-			if len(args) == 1 {
-				return from.open(cmd.Context(), args[0], hooks(progress), func(images *look.Images) error {
-					return printImages(out, output, images)
-				})
+			images, err := from.open(cmd, args[0], hooks(progress))
+			progress.Close()
+			if err != nil {
+				return err
 			}
-			name := strings.Join(args[2:], "")
-			return from.view(cmd.Context(), args[0], args[1], hooks(progress), func(v look.View) error {
-				return printFiles(out, output, long, func(visit func(look.File) error) error {
-					return v.List(name, deep, func(f look.File) error {
-						if err := cmd.Context().Err(); err != nil {
-							return err
-						}
-						return visit(f)
-					})
-				})
+			defer images.Close()
+			if len(args) == 1 {
+				return printImages(cmd.OutOrStdout(), output, images)
+			}
+			v, err := images.View(args[1])
+			if err != nil {
+				return err
+			}
+			return printFiles(cmd, output, long, func(visit func(look.File) error) error {
+				return v.List(strings.Join(args[2:], ""), deep, visit)
 			})
 		},
 	}
-	from.add(cmd.Flags())
+	from.add(cmd)
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "also show mode, user, group, size and time, and where links lead")
 	cmd.Flags().BoolVarP(&deep, "recursive", "R", false, "also list the files of folders, by their paths from PATH")
 	output.Add(cmd.Flags())
@@ -53,13 +51,6 @@ image, by default its root, as a container sees them: without what upper layers 
 	cli.AddProgress(cmd)
 	return cmd
 }
-
-// lookedHelp is part of the help of each command that takes an image.
-const lookedHelp = `
-
-OUT is a folder, an ISO, a medium, a store in parts, or the file of a store; for a delta, name what
-it was built over with --base. IMAGE is a name, a tag, a pin, a digest, or the beginning of one.
-Nothing is mounted, and it takes no root.`
 
 func printImages(out io.Writer, output cli.Output, images *look.Images) error {
 	all := images.List()
@@ -73,10 +64,13 @@ func printImages(out io.Writer, output cli.Output, images *look.Images) error {
 	return w.Flush()
 }
 
-func printFiles(out io.Writer, output cli.Output, long bool, list func(func(look.File) error) error) error {
-	all, w := []look.File{}, cli.Table(out)
+func printFiles(cmd *cobra.Command, output cli.Output, long bool, list func(func(look.File) error) error) error {
+	all, out := []look.File{}, cmd.OutOrStdout()
+	w := cli.Table(out)
 	err := list(func(f look.File) error {
 		switch {
+		case cmd.Context().Err() != nil:
+			return cmd.Context().Err()
 		case !output.Text():
 			all = append(all, f)
 			return nil
