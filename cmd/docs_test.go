@@ -27,6 +27,7 @@ var othersFlags = map[string]string{
 	"--hash-offset":                  "veritysetup",
 	"--feature-gates":                "kube-apiserver",
 	"--id":                           "pkcs11-tool",
+	"--input":                        "trivy",
 	"--input-file":                   "pkcs11-tool",
 	"--login":                        "pkcs11-tool",
 	"--mechanism":                    "pkcs11-tool",

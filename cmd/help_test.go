@@ -47,7 +47,7 @@ type help struct {
 var (
 	headingLine = regexp.MustCompile(`^([A-Z][A-Za-z ]+):$`)
 	commandLine = regexp.MustCompile(`^  ([a-z-]+) +[A-Z]`)
-	flagLine    = regexp.MustCompile(`^  (?:-[a-z], |    )--([a-z.-]+)(?: (\S+))?  +(.*)$`)
+	flagLine    = regexp.MustCompile(`^  (?:-[a-zA-Z], |    )--([a-z.-]+)(?: (\S+))?  +(.*)$`)
 )
 
 func parseHelp(path []string, text string) help {

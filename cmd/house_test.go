@@ -111,7 +111,7 @@ var rooms = map[string][]string{
 	},
 	"builder": {
 		"builder",
-		"builder/firstboot builder/inspect builder/lint builder/resolve builder/runbook builder/sites builder/verify",
+		"builder/firstboot builder/inspect builder/lint builder/look builder/resolve builder/runbook builder/sites builder/verify",
 		"builder/openshift",
 		"builder/base builder/spec",
 		"builder/format builder/source",

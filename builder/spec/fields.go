@@ -94,7 +94,7 @@ func (c checker) mapping(n *yaml.Node, t reflect.Type) {
 		lines[key.Value] = max(key.Line, 1)
 		field, known := fields[key.Value]
 		if !known {
-			meant := nearest(key.Value, names)
+			meant := Nearest(key.Value, names)
 			if meant == "" {
 				refuse("field %s not found", key.Value)
 				continue
@@ -113,7 +113,7 @@ func (c checker) mapping(n *yaml.Node, t reflect.Type) {
 			c.file.taken[n] = t == entryType // which has no input now
 		}
 		if value.Kind == yaml.ScalarNode {
-			c.file.meant[value] = nearest(value.Value, field.values)
+			c.file.meant[value] = Nearest(value.Value, field.values)
 		}
 		kept = append(kept, key, value)
 	}
@@ -186,8 +186,8 @@ func fieldsOf(t reflect.Type) (fields map[string]keyOf, names []string) {
 	return fields, names
 }
 
-// nearest returns the word of a list that a text is probably meant to be; "" if it is one of them, or like none.
-func nearest(text string, words []string) (found string) {
+// Nearest returns the word of a list that a text is probably meant to be; "" if it is one of them, or like none.
+func Nearest(text string, words []string) (found string) {
 	text = strings.ToLower(text)
 	least := max(1, len(text)/3) + 1
 	for _, word := range words {

@@ -68,8 +68,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	cli.Group(root, "Build", initCommand(), validateCommand(), doctorCommand(), planCommand(), buildCommand(),
 		deltaCommand(), lockCommand(), mediumCommand(), runbookCommand())
-	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), diffCommand(), lintCommand(),
-		isoCommand())
+	cli.Group(root, "Inspect", verifyCommand(), inspectCommand(), lsCommand(), catCommand(), extractCommand(),
+		diffCommand(), lintCommand(), isoCommand())
 	cli.Group(root, "Operate", fleetCommand())
 	cli.Group(root, "Maintain", cacheCommand(), demoCommand(), cli.VersionCommand(version, codec.ZstdID()))
 	cli.Group(root, "Help", docsCommand(), schemaCommand())

@@ -44,6 +44,28 @@ func (j joined) Close() (err error) {
 	return err
 }
 
+// ReadAt implements io.ReaderAt, if the parts are files.
+func (j joined) ReadAt(p []byte, at int64) (n int, err error) {
+	for _, part := range j.parts {
+		if at < part.Size && n < len(p) {
+			file, ok := part.ReadCloser.(io.ReaderAt)
+			if !ok {
+				return n, errors.ErrUnsupported
+			}
+			want := int(min(int64(len(p)-n), part.Size-at))
+			got, err := file.ReadAt(p[n:n+want], at)
+			if n, at = n+got, at+int64(got); got < want {
+				return n, err
+			}
+		}
+		at -= part.Size
+	}
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
 // Join returns the parts of a store as one, in the order of their numbers up to the first that does not exist. Only the
 // digest or the signature of the store shows whether these are all, and the right ones.
 func Join(store string, open func(name string) (Part, error)) (Part, error) {

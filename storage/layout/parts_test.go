@@ -55,3 +55,37 @@ func TestJoin(t *testing.T) {
 		})
 	}
 }
+
+// file is a part that can be read at any offset.
+type file struct {
+	io.Reader
+	io.ReaderAt
+}
+
+func (file) Close() error { return nil }
+
+// Parts that are files are read at any offset, as one.
+func TestJoinReadsAt(t *testing.T) {
+	texts := map[string]string{"s.001": "abc", "s.002": "", "s.003": "defg", "s.004": "h"}
+	const want = "abcdefgh"
+	whole, err := layout.Join("s", func(name string) (layout.Part, error) {
+		text, ok := texts[name]
+		if !ok {
+			return layout.Part{}, fs.ErrNotExist
+		}
+		return layout.Part{ReadCloser: file{strings.NewReader(text), strings.NewReader(text)}, Size: int64(len(text))}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range len(want) + 2 {
+		for size := range len(want) + 2 {
+			p := make([]byte, size)
+			n, err := whole.ReadCloser.(io.ReaderAt).ReadAt(p, int64(at))
+			rest := want[min(at, len(want)):]
+			if got := string(p[:n]); got != rest[:min(size, len(rest))] || (err == io.EOF) != (size > len(rest)) {
+				t.Errorf("%d bytes at %d: got %q, %v; want those of %q", size, at, got, err, rest)
+			}
+		}
+	}
+}

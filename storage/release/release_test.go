@@ -243,6 +243,48 @@ func TestStoreBytes(t *testing.T) {
 	}
 }
 
+// Whole has the files of a store in any form, also where Store has none.
+func TestWhole(t *testing.T) {
+	s := newSamples(t)
+	folder := s.folder.folder(t)
+	for title, test := range map[string]struct {
+		name  string
+		there bool
+	}{
+		"folder": {folder, true}, "parts": {s.parts.folder(t), true}, "medium": {s.medium.medium(t), true},
+		"file": {filepath.Join(folder, layout.StoreFile), true},
+		"lock": {filepath.Join(folder, layout.LockFile), false}, "dir": {s.dir.folder(t), false},
+	} {
+		t.Run(title, func(t *testing.T) {
+			r := opened(t, test.name, nil)
+			store, err := r.Whole()
+			if err != nil || (store != nil) != test.there {
+				t.Fatalf("got %+v, %v; want a store: %t", store, err, test.there)
+			}
+			if !test.there {
+				return
+			}
+			files, err := store.Files()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text, err := fs.ReadFile(files, layout.OwnLock); err != nil || string(text) != lockText {
+				t.Errorf("got %q, %v; want the lock", text, err)
+			}
+			if again, err := r.Whole(); again != store || err != nil {
+				t.Errorf("got %+v, %v the second time, want the same store", again, err)
+			}
+		})
+	}
+	parts := s.parts.folder(t)
+	if err := os.Remove(filepath.Join(parts, layout.PartName(layout.StoreFile, 1))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := opened(t, parts, nil).Whole(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without the first part, got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
 // A damaged release is opened, and what is damaged is an error when it is read.
 func TestDamaged(t *testing.T) {
 	s := newSamples(t)

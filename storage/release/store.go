@@ -27,7 +27,12 @@ type Store struct {
 	Path         string
 	Offset, Size int64
 
-	file *os.File
+	file storeFile
+}
+
+type storeFile interface {
+	io.ReaderAt
+	io.Closer
 }
 
 // NewStore returns the store at the start of a file, which the caller closes with it.
@@ -107,19 +112,51 @@ func (r *Release) Store() (*Store, error) {
 		return nil, err
 	}
 	if s.file == nil {
-		s.file, err = input.Medium(s.Path)
+		f, err := input.Medium(s.Path)
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		r.opened = append(r.opened, s.file)
-		if s.Size, err = s.file.Seek(0, io.SeekEnd); err != nil { // Stat gives no size of a device
+		s.file, r.opened = f, append(r.opened, f)
+		if s.Size, err = f.Seek(0, io.SeekEnd); err != nil { // Stat gives no size of a device
 			return nil, fmt.Errorf("%s: %w", s.Path, err)
 		}
 	}
 	r.store = s
+	return s, nil
+}
+
+// Whole is Store, and also reads what nobody mounts in place: a store in parts, which has no path then, and a file that
+// is a store with nothing beside it.
+func (r *Release) Whole() (*Store, error) {
+	s, err := r.Store()
+	if s != nil || err != nil {
+		return s, err
+	}
+	switch {
+	case r.InParts():
+		parts, err := r.StoreBytes()
+		if err != nil {
+			return nil, err
+		}
+		s = &Store{Name: r.Name, Size: parts.Size}
+		s.file, _ = parts.ReadCloser.(storeFile) // layout.Join has it
+	case r.Form == LockOnly:
+		f, err := input.Open(r.Name)
+		if err != nil {
+			return nil, err
+		}
+		size, err := f.Seek(0, io.SeekEnd)
+		if err != nil || squashfs.Used(f) == 0 {
+			return nil, errors.Join(err, f.Close())
+		}
+		s = NewStore(r.Name, r.Name, f, size)
+	default:
+		return nil, nil
+	}
+	r.opened, r.store = append(r.opened, s), s
 	return s, nil
 }
 

@@ -1,6 +1,9 @@
 package squashfs
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"io/fs"
+)
 
 const (
 	// maxXattrs bounds the attributes of a file, in bytes. The headers that the tar reader accepts
@@ -10,6 +13,34 @@ const (
 	// xattrElsewhere marks a reference to a value of another set: SQUASHFS_XATTR_VALUE_OOL.
 	xattrElsewhere = 0x100
 )
+
+// Attributes are what an fs.FileInfo of an image lacks.
+type Attributes struct {
+	UID, GID uint32
+	// Major and Minor number of a device.
+	Major, Minor uint32
+	// Xattrs by their full names.
+	Xattrs map[string]string
+}
+
+// Attributes returns those of a file.
+func (r *Reader) Attributes(name string) (a Attributes, err error) {
+	n, err := r.walk("stat", name)
+	if err != nil {
+		return a, err
+	}
+	a.UID, a.GID = r.ids[n.UID], r.ids[n.GID]
+	a.Major, a.Minor = n.numbers()
+	if a.Xattrs, _, err = r.xattrSet(n.xattr); err != nil {
+		err = &fs.PathError{Op: "stat", Path: name, Err: err}
+	}
+	return a, err
+}
+
+// numbers are those of a device: new_encode_dev of the kernel's include/linux/kdev_t.h.
+func (n *node) numbers() (major, minor uint32) {
+	return n.device >> 8 & 0xfff, n.device&0xff | n.device>>12&0xfff00
+}
 
 // xattrSet reads a set of attributes, and returns its size in bytes.
 func (r *Reader) xattrSet(number uint32) (attrs map[string]string, size int, err error) {

@@ -54,9 +54,8 @@ func (l *loader) load(n *node, depth int) (*Inode, error) {
 	}
 	i := &Inode{
 		Mode: n.mode(), UID: l.r.ids[n.UID], GID: l.r.ids[n.GID], ModTime: int64(n.ModTime), Xattrs: attrs, Target: n.target,
-		// new_encode_dev of the kernel's include/linux/kdev_t.h
-		Major: n.device >> 8 & 0xfff, Minor: n.device&0xff | n.device>>12&0xfff00,
 	}
+	i.Major, i.Minor = n.numbers()
 	switch i.kind() {
 	case syscall.S_IFDIR:
 		return i, l.fill(i, n, depth)

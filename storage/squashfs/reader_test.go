@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pinbox/pinbox/fixtures"
 	"github.com/pinbox/pinbox/storage/fault"
 	"github.com/pinbox/pinbox/storage/squashfs"
@@ -133,7 +135,31 @@ func TestReaderEqualsKernel(t *testing.T) {
 				t.Errorf("(-kernel +Reader):\n%.3000s", diff)
 			}
 			compareInfos(t, r, os.DirFS(mounted))
+			compareAttributes(t, r, os.DirFS(mounted))
 		})
+	}
+}
+
+// compareAttributes compares owners and device numbers of all files.
+func compareAttributes(t *testing.T, got *squashfs.Reader, want fs.FS) {
+	t.Helper()
+	err := fs.WalkDir(want, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		st := info.Sys().(*syscall.Stat_t)
+		a, err := got.Attributes(name)
+		if err != nil || a.UID != st.Uid || a.GID != st.Gid || a.Major != unix.Major(st.Rdev) || a.Minor != unix.Minor(st.Rdev) {
+			t.Errorf("%s: got %+v, %v; want %+v", name, a, err, st)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 
@@ -183,6 +209,9 @@ func TestReaderFS(t *testing.T) {
 	}))
 	if err := fstest.TestFS(r, "sub/0", "sub/199", fmt.Sprintf("many/%040d", 299)); err != nil {
 		t.Error(err)
+	}
+	if _, err := r.Attributes("sub/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got the attributes of no file, %v; want %v", err, fs.ErrNotExist)
 	}
 	if target, err := r.ReadLink("link"); target != "sub/1" || err != nil {
 		t.Errorf("got a link to %q, %v, want sub/1", target, err)
