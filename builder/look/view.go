@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -12,11 +13,19 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/pinbox/pinbox/storage/compose"
 	"github.com/pinbox/pinbox/storage/fault"
 )
 
-// maxLinks is how many symbolic links a path may lead through, as in Linux.
-const maxLinks = 40
+const (
+	// maxLinks is how many symbolic links a path may lead through, as in Linux.
+	maxLinks = 40
+	// maxPath is the longest path in bytes, PATH_MAX of Linux with its zero. It also bounds nested folders.
+	maxPath = 4095
+	// maxListed is how many files a list may have: those of the four largest layers that a build takes by default. The
+	// folders of a damaged store may have the same folder below them many times.
+	maxListed = 4 * compose.DefaultFiles
+)
 
 // Layer is the tree of a layer, by the paths of io/fs. It follows no links.
 type Layer interface {
@@ -170,7 +179,14 @@ func (v View) List(name string, deep bool, visit func(File) error) error {
 	case err != nil:
 		return err
 	case n.Mode.IsDir():
-		return v.list(n, "", deep, visit)
+		listed := 0
+		return v.list(n, "", deep, func(f File) error {
+			if listed++; listed > maxListed {
+				return fault.New(fault.Input, fmt.Sprintf("%s has more than %d files", path.Join("/", name), maxListed),
+					"name a folder below it")
+			}
+			return visit(f)
+		})
 	}
 	n.Name = path.Base(n.path)
 	return visit(n.File)
@@ -182,6 +198,9 @@ func (v View) list(dir node, below string, deep bool, visit func(File) error) er
 		return err
 	}
 	for _, n := range all {
+		if len(n.path) > maxPath {
+			return wrong(n.path[:40]+"…", syscall.ENAMETOOLONG)
+		}
 		n.Name = path.Join(below, path.Base(n.path))
 		err := visit(n.File)
 		if err == nil && deep && n.Mode.IsDir() {

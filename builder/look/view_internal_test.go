@@ -204,3 +204,40 @@ func TestCopyIsInterrupted(t *testing.T) {
 		t.Errorf("got %d bytes, %v; want %v", got.Len(), err, context.Canceled)
 	}
 }
+
+// repeating is a layer each of whose folders has the same names, down to a depth.
+type repeating struct{ names, depth int }
+
+func (l repeating) Lstat(name string) (File, error) {
+	if strings.Count(name, "/") >= l.depth {
+		return File{Mode: 0o644}, nil
+	}
+	return File{Mode: Mode(fs.ModeDir | 0o755)}, nil
+}
+
+func (l repeating) ReadDir(string) (names []string, err error) {
+	for n := range l.names {
+		names = append(names, fmt.Sprint(n))
+	}
+	return names, nil
+}
+
+func (l repeating) Open(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
+
+// The folders of a hostile store may have each other below them in many ways: a list of them ends.
+func TestListsEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		layer repeating
+		most  int
+		want  string
+	}{
+		"deep": {repeating{2, 1 << 30}, maxPath, "file name too long"},
+		"wide": {repeating{1500, 1}, maxListed, "has more than 2000000 files"},
+	} {
+		listed := 0
+		err := View{test.layer}.List("", true, func(File) error { listed++; return nil })
+		if err == nil || !strings.Contains(err.Error(), test.want) || listed > test.most {
+			t.Errorf("%s: got %v after %d files, want %q after %d at most", name, err, listed, test.want, test.most)
+		}
+	}
+}
