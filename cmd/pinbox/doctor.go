@@ -30,6 +30,9 @@ reads no layers. The exit code is that with which a build would end.`,
 			opts.Hooks = hooks(progress)
 			findings := builder.Examine(cmd.Context(), opts)
 			progress.Close()
+			if err := cmd.Context().Err(); err != nil {
+				return err
+			}
 			return printExamined(cmd, f.in.output, findings)
 		},
 	}

@@ -166,6 +166,10 @@ var waits = map[string]func(*waiting){
 		w.args = append(w.args, "--set", pipe)
 	},
 	"an answer": func(w *waiting) { w.server(func(http.ResponseWriter, *http.Request) {}) },
+	"an answer, of doctor": func(w *waiting) {
+		w.args[0] = "doctor"
+		w.server(func(http.ResponseWriter, *http.Request) {})
+	},
 	"the rest of an answer": func(w *waiting) {
 		w.server(func(a http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/v2/" {
