@@ -15,7 +15,7 @@ DEBIAN_BOOT := busybox-static dosfstools grub-common grub-efi-amd64-bin isolinux
 
 DEBIAN_KUBE := etcd-server prometheus
 
-DEBIAN_DOCS := mkdocs python3-pymdownx
+DEBIAN_DOCS := mkdocs mkdocs-material python3-pymdownx
 
 DEBIAN_LINT := codespell shellcheck
 
