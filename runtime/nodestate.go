@@ -38,7 +38,8 @@ type nodeState struct {
 	// unpinned are images in the stores that sets had earlier, and no longer have.
 	unpinned []string
 	// latePulls are images that sets had earlier and that no store had then, and when they were unpinned: CRI-O may
-	// be about to finish a pull that an ended process has begun.
+	// be about to finish a pull that an ended process has begun. Those that sets have again are among them until the
+	// drop-in has them, too.
 	latePulls map[string]time.Time
 	// graphRoot of the store that images are pulled to, "" if it is unknown, and the space there and where blobs are
 	// staged.
@@ -189,10 +190,14 @@ func (n *nodeState) list(ctx context.Context, images Images, unpinned []string, 
 		dropped[img.String()] = now
 	}
 	maps.Copy(dropped, late)
-	for _, img := range n.pins {
-		delete(dropped, img.String())
-	}
 	n.unpinned, n.latePulls = nil, map[string]time.Time{}
+	for _, img := range n.pins {
+		name := img.String()
+		if since, again := dropped[name]; again && !slices.Contains(n.current, img) {
+			n.latePulls[name] = since // if this pass is killed before the drop-in has it, only the status knows of it
+		}
+		delete(dropped, name)
+	}
 	for name, since := range dropped {
 		if _, present := n.present[name]; present {
 			n.unpinned = append(n.unpinned, name)

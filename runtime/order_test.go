@@ -141,6 +141,34 @@ func TestPullThatEndsLate(t *testing.T) {
 	}
 }
 
+// killedBefore are pins of which a pass is killed before it applies them.
+type killedBefore struct{ runtime.Pins }
+
+func (killedBefore) Apply(context.Context, []pinset.Image) (bool, error) { return false, context.Canceled }
+
+// A set had an image again, and the pass was killed before the drop-in had it; then the set had it no more. A bug was
+// that the image stayed for ever: the status had forgotten it, and the drop-in never had it.
+func TestImageThatASetHadForAMoment(t *testing.T) {
+	r, node := newRecordingNode(t, 2)
+	runPass(t, r)
+	images := node.sets[0].Images
+	node.sets[0].Images = images[:1]
+	if s := runPass(t, r); len(s.Unpinned) != 1 {
+		t.Fatalf("got %v unpinned, want one", s.Unpinned)
+	}
+	pins := r.Pins
+	r.Pins, node.sets[0].Images = killedBefore{pins}, images
+	if s := runPass(t, r); len(s.Unpinned) != 0 {
+		t.Errorf("got %v unpinned, which a set has", s.Unpinned)
+	}
+	r.Pins, node.sets[0].Images = pins, images[:1]
+	options(r).Prune = true
+	s := runPass(t, r)
+	if got := node.removed(); len(got) != 1 || len(s.Unpinned)+len(s.LatePulls) != 0 {
+		t.Errorf("got %q, %v unpinned and %v late, want one removed and none", got, s.Unpinned, s.LatePulls)
+	}
+}
+
 // While a set cannot be read, no image is removed, since that set may ask for it.
 func TestPruneWaitsForASetThatCannotBeRead(t *testing.T) {
 	r, node := newRecordingNode(t, 2)
