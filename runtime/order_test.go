@@ -144,7 +144,9 @@ func TestPullThatEndsLate(t *testing.T) {
 // killedBefore are pins of which a pass is killed before it applies them.
 type killedBefore struct{ runtime.Pins }
 
-func (killedBefore) Apply(context.Context, []pinset.Image) (bool, error) { return false, context.Canceled }
+func (killedBefore) Apply(context.Context, []pinset.Image) (bool, error) {
+	return false, context.Canceled
+}
 
 // A set had an image again, and the pass was killed before the drop-in had it; then the set had it no more. A bug was
 // that the image stayed for ever: the status had forgotten it, and the drop-in never had it.
