@@ -37,7 +37,7 @@ var errClock = fault.New(fault.Registry, "this machine's clock differs from that
 	"set the clock: certificates and tokens are valid for a time")
 
 // Examine looks at all that a build needs before it reads the first layer, and goes on after what fails. It writes
-// nothing but the folder of the cache.
+// nothing but the folder of the cache, out of which it removes parts of blobs if space is short, as a build does.
 func Examine(ctx context.Context, o Options) []Finding {
 	ignored, err := o.validate()
 	if err != nil {
